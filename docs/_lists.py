@@ -1,9 +1,9 @@
-"""The lists in README and docs that follow from what there is: studies, flags, lessons, figures of ns-3, what
-algorithms ask of a cost, the papers' report in short, the theorems' verdicts.
+"""Lists in README and docs that are generated: studies, flags, lessons, comparison with ns-3, members that algorithms
+require of a cost, summary of the papers' report, verdicts on theorems.
 
-``python docs/_lists.py`` writes them anew, between ``<!-- begin: name -->`` and ``<!-- end: name -->``. With
-``--check`` it writes nothing, and fails if one is out of date; so does `tests/test_docs.py`. Pages that are nothing but
-such a list are made when the site is built.
+``python docs/_lists.py`` rewrites each list between ``<!-- begin: name -->`` and ``<!-- end: name -->``. With
+``--check`` it writes nothing, and fails if a list is out of date; `tests/test_docs.py` checks the same. Pages that
+consist only of such a list are generated when the site is built.
 """
 
 import csv
@@ -23,9 +23,9 @@ from netsim.studies.catalogue import Parameter, find_study, grouped, listed
 from netsim.studies.cli import app
 
 ROOT = Path(__file__).parents[1]
-# The names of rows in figures.csv and of their tables.
+# Names of netsim's two variants in figures.csv and in the tables made from it.
 _USUAL, _LIKE_NS3 = "netsim as it is by default", "netsim with ns-3's two habits"
-# The cases that are told of together.
+# Groups of cases that share a row, with patterns of the cases' names.
 _NS3_GROUPS = {
     "ring 1 to 50": r"ring \d+",
     "hidden 2 to 20": r"hidden \d+",
@@ -35,13 +35,13 @@ _NS3_GROUPS = {
     "PER": r"PER .*",
     "Poisson": r"Poisson .*",
 }
-# The line of a lesson that says whom it is for.
+# The line of a lesson that states its level, duration and prerequisites.
 _ABOUT = re.compile(r"\*Level: (\w+)\. Time: (\d+) minutes\. First: (.+)\.\*")
 _MARKED = re.compile(r"(<!-- begin: (\w+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
 
 
 def pages() -> list[Path]:
-    """Return the files that may hold a list."""
+    """Return the files that may contain a generated list."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
 
 
@@ -51,19 +51,19 @@ def rewritten(text: str) -> str:
 
 
 def studies() -> str:
-    """A row for each group of studies."""
+    """Return a table with a row for each group of studies."""
     rows = ((group, ", ".join(f"`{name}`" for name in entries)) for group, entries in grouped().items())
     return _table(("about", "studies"), rows)
 
 
 def commands() -> str:
-    """A row for each command of the command line."""
+    """Return a table with a row for each command of the command line."""
     found = ((f"`netsim {name}`", (each.help or "").partition("\n")[0]) for name, each in sorted(app.commands.items()))
     return _table(("command", "what it does"), found)
 
 
 def data_sets() -> str:
-    """Return the site's page of data sets: what each holds, how it comes here, its licence and its source."""
+    """Return the site's page of data sets: the content, how to get it, the licence and the source of each."""
     rows = []
     for name, known in SETS.items():
         if known.ships:
@@ -78,7 +78,7 @@ def data_sets() -> str:
 
 
 def all_flags() -> str:
-    """Return the site's page of flags: commands, flags that many studies share, and a table for each study."""
+    """Return the site's page of flags: commands, flags shared by many studies, and a table for each study."""
     parts = ["# All flags", "", "[How flags work](../flags.md).", "", "## Commands", "", commands()]
     parts += [
         "",
@@ -94,7 +94,7 @@ def all_flags() -> str:
 
 
 def shared_flags() -> str:
-    """A row for each flag that at least half of the studies have: in how many, and what it is for."""
+    """Return a table of the flags that at least half of the studies have: the number of studies, and the meaning."""
     known = [find_study(name) for name in listed()]
     found: dict[str, list[Parameter]] = {}
     for study in known:
@@ -113,15 +113,15 @@ def shared_flags() -> str:
 
 
 def reproduction() -> str:
-    """Return the table of the papers' report: how many claims of each paper have which outcome."""
+    """Return the summary table of the papers' report: for each paper, the number of claims by outcome."""
     report = (ROOT / "benchmarks" / "reports" / "papers.md").read_text(encoding="utf-8")
     return report.partition("## In short\n")[2].partition("\n* ")[0].strip()
 
 
 def theorems() -> str:
-    """A row for each statement that the study theory plays and a verdict, but no ranges and none that fails as printed.
+    """Return a table with a row for each statement and verdict, without ranges and failures of the printed form.
 
-    All algorithms and settings of one verdict share the row.
+    All algorithms and settings with the same statement and verdict share a row.
     """
     found: dict[tuple[str, str], list[dict[str, str]]] = {}
     with (ROOT / "docs" / "theory.csv").open(encoding="utf-8") as file:
@@ -138,7 +138,7 @@ def theorems() -> str:
 
 
 def asked() -> str:
-    """A row for each set of members that local steps require of a cost, with the classes that require it."""
+    """Return a table of the sets of members that local steps require of a cost, with the classes that require them."""
     found: dict[tuple[str, ...], list[str]] = {}
     for name in sorted(agents.__all__):
         members = getattr(getattr(getattr(agents, name), "local_step", None), "asks", ())
@@ -151,7 +151,7 @@ def asked() -> str:
 
 
 def lessons() -> str:
-    """A row for each lesson: title, first sentence, level, duration, and prerequisites."""
+    """Return a table with a row for each lesson: title, first sentence, level, duration, prerequisites."""
     rows = []
     for path in sorted((ROOT / "docs" / "lessons").glob("*.ipynb")):
         title, *prose = _paragraphs(path)
@@ -163,7 +163,7 @@ def lessons() -> str:
 
 
 def ns3_agreement() -> str:
-    """A row for each group of cases and quantity: the medians of ns-3, and the differences of netsim and the model."""
+    """Return a table by group of cases and quantity: ns-3's medians, and the deviations of netsim and the model."""
     figures = _figures()
     rows = []
     for group, cases in _NS3_GROUPS.items():
@@ -199,7 +199,7 @@ def _signed(value: float, digits: int) -> str:
 
 
 def _figures() -> dict[tuple[str, str, str], tuple[float, str]]:
-    """Return the median and "[least–most]" of the stored figures: {(who, case, quantity): ...}."""
+    """Return, for each (source, case, quantity), the median and the text "[least–most]" of the stored figures."""
     with (ROOT / "benchmarks" / "ns3" / "figures.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     return {
@@ -212,9 +212,9 @@ def _figures() -> dict[tuple[str, str, str], tuple[float, str]]:
 
 
 def names() -> str:
-    """Return the site's page of names: a row for each public name, under that of its room, with its first line.
+    """Return the site's page of names: each public name with its first line, below its package.
 
-    Constants are left out. A name that several packages export is listed in the first of them.
+    Constants are omitted. A name that several packages export is listed below the first of them.
     """
     head = (
         "# Names\n\nAll public names of netsim by room, each with the first line of its docstring. The algorithms and "
@@ -231,7 +231,7 @@ def names() -> str:
             if name.startswith("__") or (name.isupper() and not inspect.isclass(found)) or id(found) in shown:
                 continue
             shown.add(id(found))
-            # An instance has the docstring of its class.
+            # The docstring of an instance is that of its class, so it would not describe the instance.
             documented = inspect.isclass(found) or inspect.isroutine(found) or inspect.ismodule(found)
             line = (inspect.getdoc(found) or "").partition("\n")[0] if documented else f"A `{type(found).__name__}`."
             of_room.append((f"`{name}`", line))
@@ -293,7 +293,7 @@ def _cell(text: str) -> str:
 
 
 def main() -> int:
-    """Write the lists, or check them."""
+    """Write the lists, or check that they are up to date."""
     check, old = "--check" in sys.argv[1:], []
     for page in pages():
         text = page.read_text(encoding="utf-8")

@@ -1,11 +1,11 @@
-"""The lessons in the browser: a JupyterLite in the site's folder lite/, with Python, netsim and what it needs.
+"""Lessons that run in the browser: builds a JupyterLite, with Python and netsim, in the site's folder lite/.
 
-It is a hook of mkdocs, and builds only on request: ``NETSIM_LITE=1 mkdocs build --strict`` makes it, and links each
-lesson to it; ``python docs/_lite.py FOLDER`` makes only this part. Takes the extra ``lite``. Nothing is downloaded at
-the build, and a reader's browser contacts no host but the site's: Python for the browser is npm's package pyodide
-(NETSIM_PYODIDE: its node_modules), and wheels come from NETSIM_PYODIDE_DIST, a folder with a Pyodide distribution of
-the same version. Their sha256 must be that of the lock file of npm's package. Files missing in the folder are missing
-on the site: lite/start.html, the page that opens a lesson, first looks for all files, and names missing ones.
+This module is a hook of mkdocs that builds only on request: ``NETSIM_LITE=1 mkdocs build --strict`` builds the folder
+and links each lesson to it. ``python docs/_lite.py FOLDER`` builds only the folder. The extra ``lite`` is required. The
+build downloads nothing, and a reader's browser contacts only the site. Python for the browser is npm's package pyodide
+(NETSIM_PYODIDE is its node_modules). Wheels are taken from NETSIM_PYODIDE_DIST, a folder with a Pyodide distribution of
+the same version; their sha256 must agree with the lock file of npm's package. A file missing there is missing on the
+site, too: lite/start.html, the page that opens a lesson, first checks all files, and names missing ones.
 """
 
 import hashlib
@@ -25,18 +25,18 @@ ROOT = Path(__file__).parents[1]
 LESSONS = ROOT / "docs" / "lessons"
 ASKED, RUNTIME, DISTRIBUTION = "NETSIM_LITE", "NETSIM_PYODIDE", "NETSIM_PYODIDE_DIST"
 RUNS = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
-"""What of npm's package is served."""
+"""Files of npm's package that the site serves."""
 KERNEL = ("micropip", "ipython", "jedi", "typing-extensions")
-"""What JupyterLite's kernel and widgets take from the distribution, beside what netsim depends on."""
+"""Packages of the distribution that JupyterLite's kernel and widgets need, in addition to netsim's dependencies."""
 BESIDE = ("anywidget", "comm", "filelock", "ipywidgets", "jupyterlab-widgets", "psygnal")
-"""What no distribution has: wheels of Python alone, which ``pip download --no-deps`` puts into the same folder."""
+"""Pure-Python wheels outside the distribution; ``pip download --no-deps`` puts them into the same folder."""
 INSTALL = """# In the browser: netsim, and what it needs, from this site.
 %pip install -q netsim-emulator anywidget"""
 LINK = "[This page as a notebook]({0}.ipynb)"
-# Plain HTML: mkdocs knows no page there.
+# Plain HTML instead of a Markdown link, because mkdocs does not know the target page.
 RUN = ' · <a href="../lite/start.html?path={0}.ipynb">Run this in the browser</a>'
 
-# Settings of JupyterLite: no access to the public index.
+# Settings of JupyterLite, without access to the public package index.
 CONFIG = {
     "jupyter-lite-schema-version": 0,
     "jupyter-config-data": {
@@ -44,7 +44,7 @@ CONFIG = {
     },
 }
 START = Path(__file__).with_name("_start.html")
-"""The page by which a lesson is opened."""
+"""Template of the page that opens a lesson."""
 
 
 def build(folder: Path) -> None:
@@ -53,8 +53,8 @@ def build(folder: Path) -> None:
     Raises
     ------
     SystemExit
-        If the packages of the extra ``lite``, or Pyodide, are absent, a wheel is not that of the lock file, or the
-        build fails.
+        If the packages of the extra ``lite`` or Pyodide are absent, a wheel differs from the lock file, or the build
+        fails.
     """
     if not all(importlib.util.find_spec(name) for name in ("jupyterlite_core", "jupyterlite_pyodide_kernel")):
         raise SystemExit(f"{ASKED}: the packages of JupyterLite are absent: pip install -e '.[lite]'")
@@ -77,40 +77,40 @@ def build(folder: Path) -> None:
         (config / "jupyter-lite.json").write_text(json.dumps(CONFIG), encoding="utf-8")
         for path in sorted(LESSONS.glob("*.ipynb")):
             (contents / path.name).write_text(json.dumps(for_the_browser(path)), encoding="utf-8")
-        # Without its build hook the wheel is pure Python.
+        # Without netsim's build hook, which compiles the core, the wheel is pure Python.
         hatchling = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
         _call(hatchling, ROOT, {"HATCH_BUILD_NO_HOOKS": "true"})
         (wheel,) = wheels.glob("*-none-any.whl")
         lite = [sys.executable, "-m", "jupyterlite_core", "build", "--no-sourcemaps", "--no-unused-shared-packages"]
         paths = {"lite-dir": config, "contents": contents, "output-dir": folder.resolve()}
         paths_of_wheels = [f"--piplite-wheels={path}" for path in (wheel, *beside)]
-        # The command leaves a database in its working folder.
+        # The command writes a database into its working folder, so it runs in a temporary one.
         _call(
             [*lite, "--apps", "lab", *(f"--{name}={path}" for name, path in paths.items()), *paths_of_wheels],
             config,
             {},
         )
-        # Files required to run a lesson, whether or not they exist.
+        # All files required to run a lesson, even if they are missing.
         at = [f"static/pyodide/{name}" for name in (*RUNS, *(each.name for each in served))]
         at += [f"pypi/{each.name}" for each in (wheel, *beside)]
         start(folder, [*at, *(f"static/pyodide/{name}" for name in missing)])
 
 
 def start(folder: Path, files: list[str]) -> None:
-    """Write the page that opens a lesson after looking for these files."""
+    """Write the page that checks for these files and then opens a lesson."""
     page = START.read_text(encoding="utf-8").replace("{{files}}", json.dumps(files))
     (folder / "start.html").write_text(page, encoding="utf-8")
 
 
 def wheels_of(lock: dict[str, Any], folder: str | None) -> tuple[list[Path], list[Path], list[str]]:
-    """Return the wheels in a folder that lessons need, those of `BESIDE`, and the names of missing ones.
+    """Return the distribution's wheels that lessons need, the wheels of `BESIDE`, and the names of missing ones.
 
-    ``lock`` has the packages of Pyodide's lock file.
+    ``lock`` holds the packages listed in Pyodide's lock file.
 
     Raises
     ------
     SystemExit
-        If a wheel is another than that of the lock file.
+        If a wheel differs from the lock file.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     left = [*KERNEL, *(re.split(r"[^\w-]", each)[0].lower() for each in project["dependencies"])]
@@ -140,7 +140,7 @@ def wheels_of(lock: dict[str, Any], folder: str | None) -> tuple[list[Path], lis
 
 
 def for_the_browser(path: Path) -> dict[str, Any]:
-    """Return a lesson that installs netsim first, for the kernel of JupyterLite."""
+    """Return a lesson's notebook for JupyterLite's kernel, with a cell that first installs netsim."""
     notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     notebook["metadata"]["kernelspec"] = {"display_name": "Python (Pyodide)", "language": "python", "name": "python"}
     install = {
@@ -151,7 +151,7 @@ def for_the_browser(path: Path) -> dict[str, Any]:
         "outputs": [],
         "source": INSTALL,
     }
-    # Below the title.
+    # Inserted below the title.
     notebook["cells"].insert(1, install)
     return notebook
 
@@ -166,7 +166,7 @@ def _call(words: list[str], folder: Path, environment: dict[str, str]) -> None:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Link a lesson to itself in JupyterLite."""
+    """Add a link from a lesson's page to the lesson in JupyterLite."""
     lesson = re.fullmatch(r"lessons/(\w+)\.md", page.file.src_uri)
     if lesson is None or not os.environ.get(ASKED):
         return markdown
@@ -175,7 +175,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Build JupyterLite beside the pages."""
+    """Build JupyterLite after the pages, if requested."""
     if os.environ.get(ASKED):
         build(Path(config.site_dir, "lite"))
 

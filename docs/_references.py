@@ -1,4 +1,4 @@
-"""An extension of mkdocstrings: names in single backticks in docstrings become links."""
+"""An extension of mkdocstrings that turns names in single backticks in docstrings into links."""
 
 import re
 from typing import Any
@@ -9,10 +9,10 @@ _NAME = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)")
 
 
 class References(griffe.Extension):
-    """Resolves a name such as `Network.run` in a docstring's scope, as Python would, and links it if it has a page."""
+    """Links names such as `Network.run`, resolved in the docstring's scope as in Python, to their pages."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Go through a package's docstrings."""
+        """Replace the names in all docstrings of a package."""
         _link(pkg)
 
 

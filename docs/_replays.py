@@ -1,8 +1,8 @@
-"""Replays and guesses on the site: scripts in runs/, and the elements of a page.
+"""Replays and guesses on the site: generates scripts in runs/, and the HTML elements of pages.
 
-All runs share the page ``runs/page.js``; each run is ``runs/NAME.js``. A lesson's runs are in its notebook's outputs,
-where docs/lessons/_execute.py stores the arguments of `netsim.replay.html.html`; those of another page are made by its
-examples, which call ``run.replay("NAME.html")`` where the page has ``<netsim-replay run="NAME">``.
+All runs share the script ``runs/page.js``, and each run's data is ``runs/NAME.js``. A lesson's runs are read from its
+notebook's outputs, where docs/lessons/_execute.py stores the arguments of `netsim.replay.html.html`. For any other page
+its examples are executed: they call ``run.replay("NAME.html")`` if the page has ``<netsim-replay run="NAME">``.
 """
 
 import base64
@@ -24,16 +24,16 @@ import numpy as np
 from netsim.replay.html import as_json, packed_parts, page_of
 
 RUN, GUESS = "application/vnd.netsim.replay+json", "application/vnd.netsim.guess+json"
-"""What an output of a notebook is, beside its text: a run that is shown, a guess that is asked for."""
+"""MIME types of a notebook's outputs: a run to replay, and a question with a guess."""
 
-# Placeholders in the page for its two parts.
+# Placeholders for the two variable parts of the replay page.
 _MARKS = {"meta": {"title": "Replay", "part": "meta"}, "packed": "part: packed"}
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ELEMENT = re.compile(r'<netsim-replay run="(\w+)"')
 
 
 def page_script() -> str:
-    """Return the script with the page of a run: pieces of text, with the names of its parts between them."""
+    """Return the script that holds the replay page as text fragments, with the names of the parts between them."""
     marks = {as_json(mark): name for name, mark in _MARKS.items()}
     pieces = re.split("|".join(f"({re.escape(mark)})" for mark in marks), page_of(_MARKS["meta"], _MARKS["packed"]))
     pieces = [marks.get(piece, piece) for piece in pieces if piece is not None]
@@ -41,12 +41,12 @@ def page_script() -> str:
 
 
 def page_parts(meta: dict[str, Any], columns: Any) -> dict[str, Any]:
-    """Return both parts of the page of a run in a frame."""
+    """Return both variable parts of the replay page for a run shown in a frame."""
     return dict(zip(("meta", "packed"), packed_parts(meta | {"framed": True}, columns), strict=True))
 
 
 def unpacked(packed: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns that `netsim.replay.packing.pack` packed."""
+    """Return the columns packed by `netsim.replay.packing.pack`."""
     data, at = gzip.decompress(base64.b64decode(packed["data"])), 0
     bits: dict[str, Any] = {}
     columns = {}
@@ -63,12 +63,12 @@ def unpacked(packed: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_script(name: str, run: dict[str, Any]) -> str:
-    """Return the script with one stored run."""
+    """Return the script that holds one run's data."""
     return f"netsimReplays.add({as_json(name)}, {as_json(run)});\n"
 
 
 def runs_of_page(text: str, asked: set[str]) -> dict[str, dict[str, Any]]:
-    """Run a page's examples until they have made the requested replays; return these by name."""
+    """Execute a page's examples until they have made all requested replays; return the replays by name."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -93,7 +93,7 @@ def runs_of_page(text: str, asked: set[str]) -> dict[str, dict[str, Any]]:
 
 
 def runs_of_notebook(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the runs that a notebook shows, and their names."""
+    """Yield the names and the data of the runs that a notebook shows."""
     for cell in nbformat.read(path, as_version=4).cells:
         for output in cell.get("outputs", ()):
             if RUN in output.get("data", {}):
@@ -102,9 +102,9 @@ def runs_of_notebook(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def alive(notebook: Any) -> Any:
-    """Insert elements into a notebook's cells for its runs and guesses.
+    """Return a notebook's cells with HTML elements inserted for its runs and guesses.
 
-    Cells with the metadata ``{"reveal": "q1"}`` are inside an element that the guess q1 opens.
+    Cells with the metadata ``{"reveal": "q1"}`` are wrapped in an element that opens when the guess q1 is answered.
     """
     cells: list[Any] = []
     before = None
@@ -123,7 +123,7 @@ def alive(notebook: Any) -> Any:
             if RUN in data:
                 output.data = {"text/markdown": replay_element(json.loads(data[RUN]))}
             elif GUESS in data:
-                # The call contains the answer, so the cell is replaced.
+                # The cell's code contains the answer, so the guess replaces the cell.
                 cell = nbformat.v4.new_markdown_cell(guess_element(data[GUESS]))
         cells.append(cell)
     notebook.cells = cells
@@ -131,13 +131,13 @@ def alive(notebook: Any) -> Any:
 
 
 def replay_element(run: dict[str, Any]) -> str:
-    """Return the element that plays a lesson's run."""
+    """Return the HTML element that plays a lesson's run."""
     title = html.escape(run["meta"]["title"])
     return f'<netsim-replay run="{run["name"]}" label="{title}"></netsim-replay>\n'
 
 
 def guess_element(guess: dict[str, Any]) -> str:
-    """Return the element of a guess, whose script checks the answer."""
+    """Return the HTML element of a guess; its script checks the answer."""
     options = "".join(
         f"<button type='button'{' data-right' * (number == guess['right'])}>{html.escape(option)}</button>"
         for number, option in enumerate(guess["options"])
@@ -150,7 +150,7 @@ def guess_element(guess: dict[str, Any]) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Make the scripts."""
+    """Add the scripts of all runs to the site's files."""
     from mkdocs.structure.files import File
 
     scripts = {"page": page_script()}

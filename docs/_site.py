@@ -1,7 +1,7 @@
-"""A hook of mkdocs: the reference, a page for each public module; the lessons; pages from outside docs.
+"""A hook of mkdocs: generates the reference, the lessons' pages, and pages from files outside docs.
 
-The reference is generated: each module is a page, which begins with the module's docstring; modules whose names begin
-with an underscore have none.
+The reference has a page for each public module, which begins with the module's docstring. Modules whose names begin
+with an underscore have no page.
 """
 
 import ast
@@ -17,14 +17,15 @@ from mkdocs.structure.files import File, Files
 from nbconvert import MarkdownExporter
 
 ROOT = Path(__file__).parents[1]
-# Pages of the site by their files outside docs/: those that forges look for at the top, and reports of long studies.
+# Files outside docs/ and their pages on the site: files that forges expect at the top level, and reports of long
+# studies.
 ELSEWHERE = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "benchmarks/reports/bench.md": "benchmark_report.md",
     "benchmarks/reports/papers.md": "reproduction_report.md",
 }
-# What netsim's own users never meet: the stages of a frame's way, and the house's own tools.
+# Internal modules that users of netsim need not know.
 INNER = re.compile(
     r"netsim\.(__main__|core|engine\..*|util\.(check|compiled|files|draws)|wire\.packing"
     r"|core\.(?!frame$|copies$).*|clock\.(?!clock$).*"
@@ -39,15 +40,15 @@ SECTIONS = {
 }
 
 GENERATED = runpy.run_path(str(ROOT / "docs" / "_lists.py"))["PAGES"]
-# Who searches is answered by a guide first, and then by a list.
+# Generated pages rank lower in the site's search, so that guides are found first.
 BEHIND = "---\nsearch: {boost: 0.2}\n---\n\n"
 
 Page = tuple[str, str]
-"""A module, and the path of its page."""
+"""A module's name, and the path of its page."""
 
 
 def modules() -> Iterator[Page]:
-    """Yield the public modules with docstrings, and their pages."""
+    """Yield the public modules that have docstrings, with the paths of their pages."""
     for folder in ("netsim", "agents", "scenarios"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
@@ -62,12 +63,12 @@ def modules() -> Iterator[Page]:
 
 
 def lessons() -> list[Path]:
-    """Return the notebooks of the lessons."""
+    """Return the paths of the lessons' notebooks."""
     return sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))
 
 
 def examples() -> list[Path]:
-    """Return the notebooks of experiments."""
+    """Return the paths of the experiments' notebooks."""
     return sorted((ROOT / "docs" / "experiments").glob("*.ipynb"))
 
 
@@ -97,12 +98,12 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Make these pages."""
+    """Generate the pages of the reference, the lists, the lessons and the files outside docs."""
     rows = [f"{BEHIND}# Reference", "", "Every public module, from its docstrings.", "", "| module | |", "|---|---|"]
     for name, page in modules():
         text = f"{BEHIND}# {name}\n\n::: {name}\n"
         if name in SECTIONS:
-            # Names re-exported from subpackages are described there.
+            # Members are omitted here, because they are described on the pages of the subpackages.
             text += "    options: {members: false}\n" + shelf(name)
         files.append(File.generated(config, page, content=text))
         rows.append(f"| [`{name}`]({name}.md) | {first_line(name)} |")
@@ -119,33 +120,33 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def lesson(path: Path) -> dict[str, str | bytes]:
-    """Return a lesson's page and its figures by name."""
+    """Return the content of a lesson's page and of its figures, by file name."""
     notebook = alive(nbformat.read(path, as_version=4))
     text, resources = MarkdownExporter().from_notebook_node(notebook, resources={"output_files_dir": path.stem})
     head, _, rest = text.lstrip().partition("\n")
     page = f"{head}\n\n[This page as a notebook]({path.name})\n{rest}".replace("![png]", f"![{head.lstrip('# ')}]")
-    # Windows' separator would be invalid in the site's paths.
+    # On Windows, file names contain backslashes, which would be invalid in the site's paths.
     return {f"{path.stem}.md": page} | {name.replace("\\", "/"): data for name, data in resources["outputs"].items()}
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Let links to files outside docs/ lead to their pages of the site, and to lessons to their pages."""
+    """Change links to files outside docs/, and to notebooks, into links to their pages of the site."""
     up = "../" * page.file.src_uri.count("/")
     markdown = re.sub(r"(?<!\[This page as a notebook)\]\(([^)]*)\.ipynb\)", r"](\1.md)", markdown)
     return inward(markdown.replace(f"](../{up}", f"]({up}"))
 
 
 def inward(text: str) -> str:
-    """Return a text whose links to the pages that stand elsewhere lead to those of the site."""
+    """Return a text in which links to files outside docs/ are replaced by links to their pages."""
     for name, page in ELSEWHERE.items():
         text = text.replace(f"]({name}", f"]({page}")
     return text
 
 
 def first_line(module: str) -> str:
-    """Return the purpose in the first line of a module."""
+    """Return the first line of a module's docstring."""
     path = ROOT.joinpath(*module.split("."))
-    # A module may have a folder of the same name beside it, with its data.
+    # A module may have a folder of the same name for its data, so the file takes precedence.
     source = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
     return (
         (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").partition("\n")[0].replace("|", "\\|")
@@ -153,7 +154,7 @@ def first_line(module: str) -> str:
 
 
 def shelf(package: str) -> str:
-    """Return a table of a package's exports, and where each name is described."""
+    """Return a table of a package's exports, with links to the pages that describe them."""
     pages = dict(modules())
     rows = []
     for name, home in sorted(imports(package).items()):
@@ -165,7 +166,7 @@ def shelf(package: str) -> str:
 
 
 def imports(package: str) -> dict[str, str]:
-    """Return the names that a package imports from netsim, and the modules that define them."""
+    """Return the names that a package imports from netsim, with the modules that define them."""
     folder = ROOT.joinpath(*package.split("."))
     door = next((folder / name for name in ("__init__.pyi", "__init__.py") if (folder / name).is_file()), None)
     found: dict[str, str] = {}
@@ -173,7 +174,7 @@ def imports(package: str) -> dict[str, str]:
         if isinstance(node, ast.ImportFrom):
             home = ".".join(filter(None, [package if node.level else "", node.module or ""]))
             if home.startswith("netsim"):
-                # A name from another package is described in the module that defines it.
+                # A name re-exported from another package is looked up in the module that defines it.
                 inner = imports(home) if home != package else {}
                 found |= {alias.name: inner.get(alias.name, home) for alias in node.names}
     return found

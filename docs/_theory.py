@@ -1,6 +1,6 @@
-"""Run the study theory (a minute) and write its results for docs/theory.md: ``python docs/_theory.py``.
+"""Run the study theory (about a minute) and write its results for docs/theory.md: ``python docs/_theory.py``.
 
-The results are its table, theory.csv, from which `_lists.py` makes the page's list "theorems", and its figure. The
+The results are the table theory.csv, from which `_lists.py` makes the list "theorems" of the page, and a figure. The
 study's test checks the table at one seed.
 """
 

@@ -1,7 +1,7 @@
 """Studies that run from the command line: data, a network, agents, and what to measure.
 
-A larger study is a package: ``study.py`` is its entry, beside its other modules. `tasks` holds measures and settings
-shared by several studies, `data` the sources of samples, `published` the papers' printed results.
+A larger study is a package whose entry point is ``study.py``. `tasks` holds measures and settings shared by several
+studies, `data` loads the samples, and `published` holds the papers' printed results.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ _ELSEWHERE = {"bench_case": "bench.case", "deep_network": "deep.network"}
 
 
 def _group(group: str, **titles: str) -> dict[str, Entry]:
-    """Return the entries of a group, by the names of its studies."""
+    """Return the catalogue entries of a group of studies, keyed by study name."""
     found = {}
     for name, title in titles.items():
         room = f"{name}.study" if Path(__file__).with_name(name).is_dir() else name
@@ -71,4 +71,4 @@ SHELF = Registry(
     ),
     columns=("train_mse", "test_mse", "consensus_error", "dual_residual"),
 )
-"""The studies by name, each with its group. `netsim list` shows them without importing them."""
+"""The registry of studies by name, each with its group. `netsim list` shows it without importing the studies."""

@@ -30,17 +30,17 @@ _FORMULAS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "slotted ALOHA": ("$G e^{-G}$", lambda load: load * np.exp(-load)),
     "ALOHA": ("$G e^{-2G}$", lambda load: load * np.exp(-2 * load)),
 }
-"""Throughput of very many stations at an offered load, by access: how it is written, and how computed."""
+"""Closed-form throughput of infinitely many stations, by access method: the formula as text and as function."""
 
 
 class Station(netsim.Agent):
-    """Sends frames of 100 bytes to the sink as a Poisson process."""
+    """Sends frames of 100 bytes to the sink at the times of a Poisson process."""
 
     def __init__(self, gap: float, until: float, sink: Hashable = 0) -> None:
         self.gap, self.until, self.sink, self.sent = gap, until, sink, 0
 
     async def run(self) -> None:
-        """Send, on average every ``gap`` seconds, until ``until`` (s)."""
+        """Send frames at random intervals with mean ``gap`` (s) until the time ``until`` (s)."""
         while self.now + (wait := self.rng.exponential(self.gap)) < self.until:
             await asyncio.sleep(wait)
             self.sent += await self.send(self.sink, "m", sized(FRAME))
@@ -55,13 +55,13 @@ class Sink(netsim.Agent):
         self.heard: Counter[Hashable] = Counter()
 
     async def run(self) -> None:
-        """Listen until no more frame can come."""
+        """Count received frames until no more frame can arrive."""
         async for frame in self.inbox:
             self.heard[frame.sender] += 1
 
 
 def in_rooms(agents: int, rooms: int) -> tuple["nx.Graph[int]", "nx.Graph[int]"]:
-    """Return the graph of links, a star round the sink, and that of sensing, which adds stations in the same room."""
+    """Return the link graph, a star round the sink, and the sensing graph, which also links stations in one room."""
     graph = topology.star(agents) if agents > 1 else topology.path(1)
     sensing, room = graph.copy(), {i: (i - 1) * rooms // max(agents - 1, 1) for i in range(1, agents)}
     sensing.add_edges_from((i, j) for i in room for j in room if i < j and room[i] == room[j])
@@ -72,7 +72,7 @@ def in_rooms(agents: int, rooms: int) -> tuple["nx.Graph[int]", "nx.Graph[int]"]
 
 
 class _Rooms:
-    """Stations round a sink, in rooms."""
+    """Stations around a sink, divided into rooms; stations sense only others in the same room."""
 
     def __init__(self, agents: int, rooms: int) -> None:
         self.graph, self._sensing = in_rooms(agents, rooms)
@@ -81,16 +81,16 @@ class _Rooms:
         self.name = f"rooms: {rooms}"
 
     def radio(self, **how: Any) -> Radio:
-        """Return the radio of a way to share the channel."""
+        """Return the radio for an access method and its options."""
         return Radio(**how, sensing=self._sensing if how["access"] == "csma" else None)
 
     def network(self, radio: Radio, seed: int) -> Network:
-        """Return the network of a run."""
+        """Return the network of a run with this radio and seed."""
         return Network(self.graph, Link(rate=RATE), medium=radio, seed=seed)
 
 
 class _OnSite(_Rooms):
-    """The motes of a site that can reach its sink."""
+    """The motes of a user's site that are linked to its sink."""
 
     def __init__(self, site: netsim.Deployment, agents: int, rooms: int) -> None:
         OwnSite.check_left_out(agents=(agents, 31), rooms=(rooms, 1))
@@ -100,13 +100,13 @@ class _OnSite(_Rooms):
             raise netsim.BadInput(f"site: must have motes that its sink {site.sink!r} may hear")
 
     def radio(self, **how: Any) -> Radio:
-        """See `_Rooms`."""
+        """Return the site's own radio with the access method and options replaced."""
         own = self._site.preset.radio
         assert own is not None
         return replace(own, phy=None, acks=False, **how)
 
     def network(self, radio: Radio, seed: int) -> Network:
-        """See `_Rooms`."""
+        """Return the site's network with this radio."""
         return self._site.network(radio=radio, link=Link(rate=RATE), seed=seed)
 
 
@@ -122,19 +122,19 @@ def aloha(
 ) -> None:
     """The shared channel: ALOHA, slotted ALOHA and carrier sense against the closed forms.
 
-    Agent 0 is the sink; all others are stations that send it frames of 100 bytes at 250 kbit/s. The figure has the
-    throughput at loads from 0.1 to 2, and at the given one. On a site of your own the stations are the motes that its
-    sink can receive, and received powers decide carrier sensing and reception.
+    Agent 0 is the sink; all others are stations that send it frames of 100 bytes at 250 kbit/s. The figure shows the
+    throughput at loads from 0.1 to 2 and at ``load``. On a site of your own the stations are the motes linked to its
+    sink; received powers decide carrier sensing and reception.
 
     Parameters
     ----------
     agents : int
         Number of agents.
     load : float
-        Mean number of frames that all stations together start per frame time.
+        Offered load: mean number of frames that all stations together start per frame duration.
     rooms : int
-        The stations are in this many rooms, and sense only the stations in the same room; stations in different rooms
-        are hidden from each other.
+        Number of rooms that the stations are divided into. A station senses only those in its own room; all others are
+        hidden from it.
     duration : float
         The time during which stations send, in seconds.
     seed : int
@@ -158,7 +158,7 @@ def aloha(
     rows: list[dict[str, Any]] = []
     for name, radio in accesses.items():
         network, sink = place.network(radio, seed), Sink()
-        # The share of a station's frames that were received; None for the sink, and for a station without frames.
+        # The share of a station's frames that were received; None for the sink and for a station that sent no frame.
         shares = {"arrived": lambda agent, sink=sink: sink.heard[agent.name] / agent.sent if _spoke(agent) else None}
         run = study.run(name, network, team(load, sink), [], _ROWS, sample=duration / _ROWS, watch=shares)
         ends = run.ledger.table()[["offered", "delivered", "collided", "access_failed"]].sum()
@@ -185,7 +185,8 @@ def aloha(
             for offered in loads:
                 part = place.network(radio, seed).run(team(offered, Sink()))
                 ends = part.ledger.table()[["offered", "delivered"]].sum()
-                # Frames that wait when the stations stop are sent later, so the channel's time is longer.
+                # Queued frames are still sent after the stations stop, so the delivered share refers to the time until
+                # the run's end.
                 seconds = {"offered": duration, "delivered": max(duration, part.ended_at)}
                 points.append({"access": name, "load": offered, **_AIRTIME * ends / pd.Series(seconds)})
                 progress(len(points))

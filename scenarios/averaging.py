@@ -1,4 +1,4 @@
-"""Gossip averaging: the first agent to read, in fifteen lines."""
+"""Gossip averaging: an introductory agent in fifteen lines."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -16,7 +16,7 @@ from netsim.studies.seeds import GraphSeeds
 
 
 class Average(netsim.Agent):
-    """Replaces its value by the mean of its own and the received values."""
+    """Replaces its value by the mean of this value and the values received in the round."""
 
     draw: ClassVar = {"value": Number()}
 
@@ -24,7 +24,7 @@ class Average(netsim.Agent):
         self.value = value
 
     async def run(self) -> None:
-        """Take part in 50 rounds."""
+        """Exchange values for 50 rounds."""
         async for _ in self.rounds(50):
             await self.broadcast("state", self.value)
             heard = [frame.payload for frame in await self.collect()]
@@ -32,7 +32,7 @@ class Average(netsim.Agent):
 
 
 def spread(agents: Mapping[Any, Average]) -> float:
-    """Return the largest value less the smallest."""
+    """Return the difference between the largest and the smallest value."""
     values = [agent.value for agent in agents.values()]
     return max(values) - min(values)
 
@@ -50,7 +50,7 @@ def averaging(
 ) -> None:
     """Gossip averaging on a random geometric graph of sensors.
 
-    Each agent starts with its number; the spread of the values falls round by round in spite of lost frames.
+    Each agent's initial value is its index. The spread of the values falls round by round in spite of lost frames.
 
     Parameters
     ----------

@@ -41,10 +41,10 @@ from netsim.util import check
 _SHOWN_ROUNDS = (50, 100, 200, 500, 1000, 1500, 2000)
 
 _STEPS = {"rho": "rho", "threshold": "censor.v", "decay": "censor.mu", "squared": "censor.squared"}
-"""What ADMM methods and a user's own take from the study, by short names."""
+"""Short names for the parameters that ADMM methods and a user's own methods take from the study."""
 
 _LARGER = {"twitter": "the larger Twitter set, 98,704 rows"}
-"""Data sets for which the paper prints results only of a larger version."""
+"""Data sets for which the paper prints results only for a larger version."""
 
 _REFERENCE_ROUNDS = (10, 20, 50, 100, 200, 300)
 """Rounds of DKLA after which its training error is taken as the level that COKE must reach."""
@@ -52,19 +52,19 @@ _REFERENCE_ROUNDS = (10, 20, 50, 100, 200, 300)
 
 @dataclass(frozen=True, kw_only=True)
 class CokeRows(Prepared, Rows):
-    """The rows and columns of a table to use, and their scaling; unset fields come from settings.csv."""
+    """The rows and columns of the table to use, and their scaling; unset fields are read from settings.csv."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CokeFeatures(Features):
-    """The size of the network and of the model, and the form of its features; unset fields come from settings.csv."""
+    """The size of the network and of the model, and the kind of features; unset fields are read from settings.csv."""
 
     USUAL_CONVENTIONS: ClassVar[str] = TABLES
 
 
 @dataclass(frozen=True, kw_only=True)
 class CokeMethods(OwnProblem, Wanted, Published):
-    """The methods to compare, and their problem; unset fields come from settings.csv.
+    """The methods to compare, and the problem that they solve; unset fields are read from settings.csv.
 
     Parameters
     ----------
@@ -73,10 +73,10 @@ class CokeMethods(OwnProblem, Wanted, Published):
     gradient : float
         Factor of CTA's gradient: 2 gives the gradient of the squared error, 1 that of half the squared error.
     bits : int
-        Also run COKE with changes quantized to this many bits per element (1-16), with a range sent in each message;
-        its name, for --algorithms too, is then e.g. "COKE 8-bit".
+        Also run COKE with changes quantized to this many bits per element (1-16); each message includes the quantizer's
+        range. The variant's name, also for --algorithms, is e.g. "COKE 8-bit".
     unheard : str
-        For a neighbour whose frame CTA or D-PSGD did not receive in a round: use its last state ("kept"), or leave it
+        How CTA and D-PSGD treat a neighbour whose frame was lost in a round: use its last state ("kept"), or leave it
         out and renormalise the weights ("dropped").
     """
 
@@ -90,9 +90,9 @@ class CokeMethods(OwnProblem, Wanted, Published):
     unheard: str = "kept"
 
     def methods(self, rho: float, censor: Geometric) -> tuple[dict[str, Method], list[str]]:
-        """Return the methods to run, fully specified, and notes; raises BadInput as `wanted` does."""
+        """Return the methods to run with all parameters set, and notes; raises BadInput as `wanted` does."""
         eta = check.finite("eta", self.eta, above=0.0)
-        # R_i is the squared error itself, whose gradient has the factor 2.
+        # R_i is the squared error without the factor 1/2, so its gradient has the factor 2.
         step = eta * check.finite("gradient", self.gradient, above=0.0) / 2.0
         unheard = check.one_of("unheard", self.unheard, ("kept", "dropped"))
         known = {"CTA": Method(CTA, eta=step, unheard=unheard), "DKLA": Method(DKLA, rho=rho)}
@@ -154,7 +154,7 @@ coke = study_of(experiment, measures=THEORY)
 
 
 def _conventions(problem: KernelRegression, gradient: float | None, censor: Geometric) -> Iterator[str]:
-    """Yield a note on the settings that deviate from the paper's text, for a data set in its tables."""
+    """Yield a note on the settings that deviate from the paper's text, if the data set is in the paper's tables."""
     data, rows = str(problem.data), problem.rows
     if not len(_printed("coke_by_round", data)):
         return
@@ -211,7 +211,7 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
     by = ["round", *["time_s"] * timed, "transmissions", "wire_bits"]
     axes = [Axis(column, log=True) for column in by]
     levels = {"centralised": best} if best == best else {}
-    # Where the curves coincide, the saving is their horizontal distance.
+    # The error curves nearly coincide; the saving is the horizontal distance between them.
     saving = draw_savings(finite, task.error, best, "DKLA", label=error.text, title=f"What is saved, {title}")
     study.figure(
         "mse",
@@ -231,7 +231,7 @@ def _report(study: Study, played: Sequence[Played], *, compared: CokeMethods, ce
 
 
 def _answer(study: Study, rounds: pd.DataFrame, error: Axis, best: float) -> None:
-    """Answer what COKE saved until it reached DKLA's errors; else name the algorithm with the least final error."""
+    """State what COKE saved until it reached DKLA's errors; without both, name the algorithm with the least error."""
     levels = ladder(rounds, error.column, best, FINE)
     saved = cost_to_reach(rounds, error.column, levels, saves={"saved": ("DKLA", "COKE")})
     known = saved.dropna(subset=["saved"]) if "saved" in saved else saved[:0]
@@ -253,7 +253,7 @@ def _answer(study: Study, rounds: pd.DataFrame, error: Axis, best: float) -> Non
 
 
 def _notes(rounds: pd.DataFrame, savings: pd.DataFrame, error: Axis) -> Iterator[str]:
-    """Yield notes on how much COKE saved, and on where the saving shrinks or becomes a loss."""
+    """Yield notes on COKE's savings, and on the levels at which the saving shrinks or becomes a loss."""
     on_the_way = saved_on_the_way(rounds, error.column, "DKLA", "COKE", _REFERENCE_ROUNDS)
     if any(share > 0 for share in on_the_way.values()):
         shares = ", ".join(f"{100 * share:.0f}" for share in on_the_way.values())
@@ -279,7 +279,7 @@ def _printed(table: str, data: str) -> pd.DataFrame:
 
 
 def _by_round(rounds: pd.DataFrame, data: str, columns: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of selected rounds, with published values in extra columns if there are any."""
+    """Return the rows of selected rounds, with any published values in extra columns."""
     ours = rounds[rounds["round"].isin({*_SHOWN_ROUNDS, rounds["round"].max()})]
     ours = ours[["algorithm", "round", *columns, "transmissions", "payload_bits", "wire_bits"]]
     paper_rows = _printed("coke_by_round", data).drop(columns="dataset")
@@ -292,7 +292,7 @@ def _by_round(rounds: pd.DataFrame, data: str, columns: Sequence[str]) -> pd.Dat
 
 
 def _savings(rounds: pd.DataFrame, data: str, error: str, best: float) -> pd.DataFrame:
-    """Return, per error level, each algorithm's transmissions and COKE's saving compared with DKLA."""
+    """Return, for each error level, each algorithm's transmissions, and COKE's saving relative to DKLA."""
     paper_rows = _printed("coke_cost_to_reach", data)
     levels = {*paper_rows["train_mse"], *ladder(rounds, error, best)}
     table = cost_to_reach(rounds, error, levels, saves={"COKE saves %": ("DKLA", "COKE")})

@@ -1,4 +1,4 @@
-"""DDKL, CoDDKL, QDDKL and QC-DDKL on streams whose truth may move, with several numbers of quantizer bits."""
+"""DDKL, CoDDKL, QDDKL and QC-DDKL on streams whose true function may change, for several numbers of quantizer bits."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -41,9 +41,9 @@ from netsim.util.typing import Array
 
 _MOVING: dict[str, Kind] = {"drift": "drift", "switch": "switch", "rotate": "rotate"}
 _RECENT = 0.05
-"""Of the rounds, the share that recent errors are the mean of."""
+"""Share of the rounds, up to the present one, over which recent errors are averaged."""
 _PLAIN = ("DDKL", "CoDDKL", "QDDKL", "QC-DDKL")
-"""What the others are held against: the first of these that ran."""
+"""Candidates for the reference method of comparisons: the first of these that ran is used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +55,12 @@ class DynamicStream(TableStream):
     rounds : int
         Number of rounds; by default all of a table, or 3000.
     order : str
-        Of a table's rows: "shuffled", or "time": as they stand in the file.
+        Order of a table's rows: "shuffled", or "time" for the order of the file.
     speed : float
-        Of a synthetic truth: its step a round relative to its length, or radians a round; "switch" is every 5/speed.
+        Speed of a synthetic truth: "drift": step per round relative to the truth's norm; "rotate": radians per round;
+        "switch": a switch every 5/speed rounds.
     noise : float
-        Of a synthetic stream: standard deviation of the noise; the signal's is 1.
+        Standard deviation of the noise of a synthetic stream, relative to the signal's.
     """
 
     TABLE = "dynamic_settings"
@@ -68,7 +69,7 @@ class DynamicStream(TableStream):
     noise: float = 0.1
 
     def moving(self, kind: Kind, agents: int, phi: FeatureMap, seed: int) -> MovingTruth:
-        """Return streams with a moving truth; raises BadInput for arguments outside their ranges."""
+        """Return streams whose truth changes over time; raises BadInput for arguments outside their ranges."""
         every = max(round(5 / check.finite("speed", self.speed, above=0.0)), 1)
         rounds = 3000 if self.rounds is None else check.integer("rounds", self.rounds, low=1)
         return MovingTruth(kind, agents, phi, rounds, noise=self.noise, seed=seed, rate=self.speed, every=every)
@@ -76,11 +77,11 @@ class DynamicStream(TableStream):
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicSteps(OnlineSteps):
-    """Step sizes, the Co and Q methods' censor, and the Q methods' bits, as published for the data set."""
+    """Step sizes of all methods, the censor of CoDDKL and QC-DDKL, and the bits of QDDKL and QC-DDKL, as published."""
 
     TABLE = "dynamic_settings"
     COLUMNS: ClassVar[Mapping[str, str]] = {**OnlineSteps.COLUMNS, "bits": "bits"}
-    # For tomshardware, the best of a grid, on a shuffle that no study uses.
+    # For tomshardware: the best values of a grid, found on a shuffle of the rows that no study uses.
     USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "rho": {"tomshardware": 0.3, "other": 1.0},
         "eta": {"tomshardware": 1.0, "other": 2.0},
@@ -93,7 +94,7 @@ class DynamicSteps(OnlineSteps):
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicSetting(Setting):
-    """The size of the network and of the model; values left open follow the dissertation's ch. 4."""
+    """The size of the network and of the model; unset values follow the dissertation's ch. 4."""
 
     TABLE = "dynamic_settings"
     USUAL_CONVENTIONS = TABLES
@@ -106,7 +107,7 @@ class DynamicCompared(Wanted):
     Parameters
     ----------
     compare_bits : str
-        Also run QC-DDKL with each of these numbers of bits; empty: do not.
+        Numbers of bits, separated by commas, with which QC-DDKL runs additionally; empty: none.
     """
 
     algorithms: str = "RFF-DOKL,DOKL,DDKL,CoDDKL,QDDKL,QC-DDKL"
@@ -122,7 +123,7 @@ class MovingRegression(OnlineRegression):
     data : str
         "drift", "switch" or "rotate": how the truth moves.
     stream : DynamicStream
-        Its speed, the noise, and the rounds of an experiment that leaves them open.
+        The truth's speed, the noise, and the number of rounds if the experiment sets none.
     """
 
     data: str = "drift"
@@ -131,7 +132,7 @@ class MovingRegression(OnlineRegression):
     conventions: str = TABLES
 
     def make(self, setup: Setup) -> OnlineTask:
-        """Return the task of a run, and another truth to tune on."""
+        """Return the task of a run, with streams of another truth for tuning."""
         whole, told, seeds = self.whole(), Study("", {}), setup.seeds
         setting, stream = whole.setting, dataclasses.replace(whole.stream, rounds=setup.rounds or whole.stream.rounds)
         check.one_of("order", stream.order, stream.ORDERS)
@@ -164,17 +165,17 @@ def experiment(
 ) -> Experiment:
     """Dynamic kernel learning: DDKL, CoDDKL, QDDKL, QC-DDKL (P. Xu's dissertation, ch. 4).
 
-    On "drift", "switch" and "rotate" the truth is known, and so is the tracking error. Values left open follow the
+    On "drift", "switch" and "rotate" the truth is known, so the tracking error is computed. Unset values follow the
     dissertation (scenarios/published/dynamic_settings.csv). ODKLA and QC-ODKLA are also available.
 
     Parameters
     ----------
     data : str
-        "drift", "switch", "rotate" (synthetic, the truth moves so), or the NAME of a table in NETSIM_DATA or the cache,
-        or its path.
+        "drift", "switch" or "rotate" (synthetic: the way in which the truth changes), or the NAME of a table in
+        NETSIM_DATA or the cache, or its path.
     conventions : str
-        How what is left open is set: "tables", with the rows and the scaling under which the dissertation's numbers of
-        samples come out; "text", as its text reads: all rows, each column scaled by itself.
+        How unset values are chosen. "tables": the rows and scaling that give the dissertation's numbers of samples.
+        "text": as its text describes, with all rows and each column scaled separately.
     """
     steps = DynamicSteps().resolved(data, conventions)
     censor = PowerLaw(check.finite("threshold", steps.threshold), check.finite("decay", steps.decay))
@@ -202,7 +203,7 @@ dynamic = study_of_streams(experiment)
 
 
 def _tracking(truth: MovingTruth, phi: FeatureMap, seed: int) -> Tracking:
-    """Return the mean over agents and inputs of (θ_iᵀφ(x) − θ°_tᵀφ(x))², x ~ U[0, 1]²."""
+    """Return a function of models and round t: the mean of (θ_iᵀφ(x) − θ°_tᵀφ(x))², x ~ U[0, 1]², θ°_t the truth."""
     features = phi(np.random.default_rng(seed).random((1000, phi.inputs)))
     covariance = features.T @ features / len(features)
 
@@ -222,7 +223,7 @@ _CAPTIONS = {
     "regret": "What each method has lost so far, less what each round's own best model would have lost.",
     "tracking": "The mean squared error against the true function, which moves.",
 }
-"""What the figures show, by name."""
+"""Descriptions of the figures, by name."""
 
 
 def _report(study: Study, played: Sequence[Played]) -> None:
@@ -247,7 +248,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
 def _figures(
     rounds: pd.DataFrame, data: str, main: Sequence[str], by_bits: Sequence[str]
 ) -> dict[str, Callable[[], Figure]]:
-    """Return functions that draw, by figure: recent errors, how far from the plain method's, regret and tracking."""
+    """Return functions that draw recent errors, differences from the reference method, regret and tracking errors."""
     found: dict[str, Callable[[], Figure]] = {}
     window = max(round(_RECENT * rounds["round"].max()), 1)
     recent = Axis("recent_mse", log=True, label=f"MSE of the last {window} rounds")

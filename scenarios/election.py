@@ -20,7 +20,7 @@ from netsim.util import check
 
 
 class Candidate(netsim.Agent):
-    """Forwards numbers larger than its own, and leads if its own returns (Chang and Roberts 1979)."""
+    """Forwards identifiers larger than its own; becomes leader if its own returns (Chang and Roberts 1979)."""
 
     draw: ClassVar = {
         "role": Role(lambda a: role(a), usual="candidate"),
@@ -34,7 +34,7 @@ class Candidate(netsim.Agent):
         self.seen: set[tuple[str, int]] = set()
 
     async def run(self) -> None:
-        """Take part until no frame is in flight."""
+        """Send its identifier, and handle received messages until no frame is in flight."""
         async with asyncio.TaskGroup() as telling:
             telling.create_task(self.tell("candidate", self.number))
             async for frame in self.inbox:
@@ -45,7 +45,7 @@ class Candidate(netsim.Agent):
                     self.take_in(frame.kind, frame.payload, telling)
 
     def take_in(self, kind: str, number: int, telling: asyncio.TaskGroup) -> None:
-        """Handle a number received for the first time."""
+        """Handle a message received for the first time: forward a larger candidate, or accept the leader."""
         if kind == "candidate" and number > self.number:
             telling.create_task(self.tell("candidate", number))
         elif (kind == "candidate" and number == self.number) or (kind == "leader" and self.leader is None):
@@ -53,7 +53,7 @@ class Candidate(netsim.Agent):
             telling.create_task(self.tell("leader", number))
 
     async def tell(self, kind: str, number: int) -> None:
-        """Forward a number: once, or repeatedly until it is acknowledged."""
+        """Forward a message once, or repeatedly until it is acknowledged."""
         if self.timeout is None:
             await self.send(self.onward, kind, number)
         else:
@@ -68,7 +68,7 @@ def role(agent: Candidate) -> str:
 
 
 def informed(agents: Mapping[Any, Candidate]) -> int:
-    """Return how many agents know a leader."""
+    """Return the number of agents that know a leader."""
     return sum(agent.leader is not None for agent in agents.values())
 
 
@@ -82,7 +82,7 @@ def election(
 ) -> None:
     """Leader election on a ring, with each message sent once, and with repetition until acknowledgement.
 
-    Each agent has a number, and sends only to the next agent. The largest number should win.
+    Each agent has a number as its identifier, and sends only to the next agent. The largest number should win.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from netsim.util import check
 
 
 async def ask(agent: netsim.Agent, to: Hashable, kind: str, payload: Any, *, timeout: float, attempts: int) -> bool:
-    """Send a request until a neighbour replies, at most ``attempts`` times, ``timeout`` s each; return success."""
+    """Send a request up to ``attempts`` times, waiting ``timeout`` s for each reply; return whether one arrived."""
     for _ in range(attempts):
         try:
             await agent.request(to, kind, payload, timeout=timeout)
@@ -29,7 +29,7 @@ async def ask(agent: netsim.Agent, to: Hashable, kind: str, payload: Any, *, tim
 
 
 class Flood(netsim.Agent):
-    """Forwards the news when it first hears it: to its children, or to all neighbours but its parent."""
+    """Forwards the news on first receipt: to its children in the tree, or to all neighbours except its parent."""
 
     draw: ClassVar = {"hops": Number(), "parent": Edge(), "first": Star(lambda a: a.hops == 0)}
 
@@ -39,7 +39,7 @@ class Flood(netsim.Agent):
         self.children = children
 
     def onward(self) -> list[Any]:
-        """Return the neighbours to which it forwards."""
+        """Return the neighbours to which the news is forwarded."""
         return [each for each in self.neighbors if each != self.parent] if self.children is None else self.children
 
     async def tell(self, to: Any) -> None:
@@ -47,7 +47,7 @@ class Flood(netsim.Agent):
         await self.send(to, "news", self.hops)
 
     async def run(self) -> None:
-        """Take part until no frame is in flight."""
+        """Handle received news until no frame is in flight."""
         async with asyncio.TaskGroup() as telling:
             if self.hops is not None:
                 self.pass_on(telling)
@@ -59,13 +59,13 @@ class Flood(netsim.Agent):
                     self.pass_on(telling)
 
     def pass_on(self, telling: asyncio.TaskGroup) -> None:
-        """Forward to all these neighbours at once."""
+        """Start to send the news to all neighbours of `onward` concurrently."""
         for to in self.onward():
             telling.create_task(self.tell(to))
 
 
 class AskingTree(Flood):
-    """Sends each child the news again until it answers within ``timeout`` seconds."""
+    """Sends the news to each child repeatedly until the child answers within ``timeout`` seconds."""
 
     def __init__(self, first: bool, children: list[Any], timeout: float) -> None:
         super().__init__(first, children)
@@ -77,7 +77,7 @@ class AskingTree(Flood):
 
 
 def informed(agents: Mapping[Any, Flood]) -> int:
-    """Return how many agents know the news."""
+    """Return the number of agents that know the news."""
     return sum(agent.hops is not None for agent in agents.values())
 
 
@@ -93,8 +93,8 @@ def flooding(
 ) -> None:
     """Flooding, its spanning tree, and the tree with acknowledgements: the agents reached, and the cost.
 
-    Agent 0 has news for all. The tree results from flooding on lossless links: the parent of an agent is the neighbour
-    from which it heard first.
+    Agent 0 has news for all. The tree results from flooding on lossless links: an agent's parent is the neighbour from
+    which it first received the news.
 
     Parameters
     ----------

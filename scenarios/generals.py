@@ -1,4 +1,4 @@
-"""Two generals: the value of acknowledging acknowledgements, and of more messengers."""
+"""Two generals: the effect of acknowledging acknowledgements, and of more messengers."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from netsim.studies.intervals import proportion
 from netsim.util import check
 
 LATENCY = 0.01
-"""Seconds that a messenger takes."""
+"""Travel time of a messenger in seconds."""
 
 
 class General(netsim.Agent):
-    """Answers each message with the next, up to the last, and attacks after receiving all expected ones."""
+    """Answers each message with the next one, up to the last, and attacks if it received all messages due to it."""
 
     draw: ClassVar = {"attacks": Role(usual="False"), "first": Star()}
 
@@ -31,7 +31,7 @@ class General(netsim.Agent):
         self.attacks = False
 
     async def run(self) -> None:
-        """Take part in one war per round."""
+        """Exchange the messages of one war per round, and decide whether to attack."""
         async for _ in self.rounds(self.wars):
             self.attacks = False
             awaited = 2 if self.first else 1
@@ -47,7 +47,7 @@ class General(netsim.Agent):
             await self.collect()
 
     async def say(self, number: int) -> None:
-        """Send the message with this number, if it exists, by each messenger."""
+        """Send message ``number`` by every messenger; nothing after the last message."""
         for _ in range(self.messengers if number <= self.messages else 0):
             await self.send(self.neighbors[0], "attack", number)
 
@@ -57,18 +57,19 @@ def generals(
 ) -> None:
     """Two generals who attack together or not at all: how often one attacks alone, by the number of messages.
 
-    The first proposes an attack, the second acknowledges, the first acknowledges the acknowledgement, and so on.
+    The first general proposes an attack, the second acknowledges, the first acknowledges the acknowledgement, and so
+    on.
 
     Parameters
     ----------
     messages : int
-        Messages in a war at most, up to 50; all numbers from 1 are run.
+        Maximum number of messages in a war, up to 50. The study runs every number from 1 to this one.
     messengers : int
-        Copies of each message.
+        Number of copies of each message.
     loss : float
         Probability that a copy is lost.
     wars : int
-        How many wars, each of a round.
+        Number of wars; each takes one round.
     seed : int
         Seed of everything random.
     """

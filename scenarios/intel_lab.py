@@ -1,4 +1,4 @@
-"""DKLA and COKE over measured links: effects of losses on learning, and of remedies, with their costs."""
+"""DKLA and COKE over measured links: the effect of losses on learning, and the effect and cost of remedies."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ class LabModel:
     regularizer : float
         The centre's regulariser lambda.
     relaxation : float
-        Relaxation of edge duals, in (0, 1); 0.5 is DKLA's own where no frame is lost.
+        Relaxation of edge duals, in (0, 1); without losses 0.5 is equivalent to DKLA.
     """
 
     features: int = 100
@@ -52,26 +52,26 @@ class LabModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Motes:
-    """The radios.
+    """The links and the radios.
 
     Parameters
     ----------
     links : str
-        "measured": as often as motes heard each other in the lab. "synthetic": 53 motes and links that netsim made, for
-        where intel_connectivity is not at hand; what comes of them says nothing of the lab.
+        "measured": the reception rates measured in the lab. "synthetic": 53 generated motes and links, usable without
+        the data set intel_connectivity; their results do not apply to the lab.
     medium : str
-        "matrix": a message is heard or lost as a whole, as often as was measured, and transmissions are scheduled.
-        "fragments": the same for each of its fragments of 116 bytes. "csma": all contend for one medium by CSMA-CA, and
-        fragments are lost by collisions, too.
+        "matrix": a message is received or lost as a whole, at the measured rate, and transmissions are scheduled.
+        "fragments": each fragment of 116 bytes is received or lost separately. "csma": like "fragments", but all motes
+        contend for one medium by CSMA-CA, so that collisions lose fragments, too.
     least : float
-        Motes are linked that hear each other at least so often, in both directions.
+        Least reception rate of a link: two motes are linked if both directions reach it.
     power_dbm : int
         Transmit power, for the energy: 0, -1, -3, -5, -7, -10, -15 or -25.
     round_period : float
         Length of a round in seconds.
     min_be : int
-        With "csma" macMinBE: the first back-off is of up to 2^min_be - 1 units of 0.32 ms. All begin a round together,
-        which the standard's 3 is not made for.
+        macMinBE with "csma": the first back-off is at most 2^min_be - 1 units of 0.32 ms. All motes begin a round at
+        the same time, and the standard's value 3 causes too many collisions then.
     """
 
     links: str = "measured"
@@ -86,22 +86,22 @@ class Motes:
         check.one_of("medium", self.medium, ("matrix", "fragments", "csma"))
         link, radio, _ = cc2420(self.power_dbm)
         min_be = check.integer("min_be", self.min_be, low=0, high=20)
-        # A message that is received or lost as a whole has one header, and its slot is long enough.
+        # A message that is received or lost as a whole has a single header, and its slot is long enough for all of it.
         link = Link(header_bits=link.header_bits) if self.medium == "matrix" else link
         return link, dataclasses.replace(radio, min_be=min_be, max_be=max(min_be, radio.max_be))
 
     def energy(self) -> tuple[Energy, float]:
-        """Return a radio's powers in its states, and its bits per second."""
+        """Return the radio's power in each state, and its bit rate."""
         link, _, energy = cc2420(self.power_dbm)
         return energy, check.finite("rate", link.rate, above=0)
 
     @property
     def real(self) -> str:
-        """The name of runs over the lossy links: "real" only if these were measured."""
+        """Return the name of the runs over lossy links: "real" only if the links were measured."""
         return "real" if check.one_of("links", self.links, ("measured", "synthetic")) == "measured" else "synthetic"
 
     def measured(self) -> LinkedGraph:
-        """Return the lab's links, or those that netsim made, between motes that are numbered from 0."""
+        """Return the graph of the lab's measured links, or of generated ones, with motes numbered from 0."""
         if self.real == "synthetic":
             return numbered(synthetic_lab(least=self.least))
         try:
@@ -112,14 +112,14 @@ class Motes:
 
 @dataclass(frozen=True, kw_only=True)
 class LabLinks(Motes):
-    """The lab's network, as a part of an experiment.
+    """The lab's network, for use in an experiment.
 
     Parameters
     ----------
     lossless : bool
-        Whether nothing is lost, and no mote contends.
+        Whether links lose no frames and motes do not contend for the medium.
     reliability : str
-        What links do about frames that do not arrive.
+        How links recover lost frames.
     """
 
     lossless: bool = False
@@ -127,19 +127,19 @@ class LabLinks(Motes):
 
     @property
     def title(self) -> str:
-        """The part of figures' titles on the network."""
+        """Return the text about the network for titles of figures."""
         return "" if self.real == "real" else ", synthetic links"
 
     def topology(self, setup: Setup) -> "nx.Graph[int]":
-        """Return the graph of motes that hear each other."""
+        """Return the graph of linked motes."""
         return self.measured().graph
 
     def network(self, setup: Setup) -> Network:
-        """Return the network of a run."""
+        """Return the network of a run, lossless or with the lab's losses."""
         measured, (link, radio) = self.measured(), self.link_and_radio()
         link = dataclasses.replace(link, reliability=self.reliability)
         losses = {} if self.lossless else {ends: each.loss for ends, each in measured.links.items()}
-        # As on the lab's plan, and in floor_plan.png: y grows downwards, also in a replay.
+        # On the lab's plan, and in floor_plan.png, y grows downwards; a replay shall look the same.
         graph = measured.graph.copy()
         for place in graph.nodes.values():
             x, y = place["pos"]
@@ -167,21 +167,21 @@ def experiment(
 ) -> Experiment:
     """DKLA and COKE on 53 motes of the Intel lab: ideal links, its real ones, remedies; error, bits and energy.
 
-    A seed determines the division of samples, the features and the losses: sweep --seed for intervals. Reception is
-    that of the data set intel_connectivity; radios are CC2420 of IEEE 802.15.4. Without data sets it runs with --data
-    synthetic --links synthetic.
+    The seed determines the division of samples, the features and the losses; sweep --seed to obtain intervals.
+    Reception rates are those of the data set intel_connectivity, and radios are CC2420 (IEEE 802.15.4). Without data
+    sets the study runs with --data synthetic --links synthetic.
 
     Parameters
     ----------
     data : str
-        What is learned: the NAME of a table in NETSIM_DATA or netsim's cache, or its path; or "synthetic".
+        The data to learn from: the NAME of a table in NETSIM_DATA or netsim's cache, or its path; or "synthetic".
     rounds : int
         Number of rounds.
     algorithms : str
-        Which to run, with commas between.
+        Algorithms to run, separated by commas.
     remedies : str
-        What to do about lost frames: "running-sums", "coded-sums", "edge-duals", "ack", "nack", "keyframe", with
-        commas between; "none": nothing.
+        Remedies for lost frames: "running-sums", "coded-sums", "edge-duals", "ack", "nack", "keyframe", separated by
+        commas, or "none".
     """
     rows.divided()
     ways, duals = parse_remedies(remedies), {**REMEDIES, "edge-duals": EdgeDuals(model.relaxation)}
@@ -192,7 +192,7 @@ def experiment(
         names |= {"threshold": "methods.COKE.censor.v", "decay": "methods.COKE.censor.mu"}
     size = {name: getattr(model, name) for name in ("features", "sigma", "regularizer")}
     return Experiment(
-        # Copies differ only on real links, but every run has the column.
+        # The error of the neighbours' copies is nonzero only on lossy links, but every run shall have the column.
         problem=KernelRegression(data=data, rows=rows, **size),
         methods=methods,
         networks=LabLinks(**dataclasses.asdict(motes)),
@@ -254,7 +254,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
 
 
 def _answer(study: Study, table: pd.DataFrame, lossy: str) -> None:
-    """Answer what the first method loses over the lossy links, and with the remedy that loses least."""
+    """State the first method's excess error over lossy links, without a remedy and with the best remedy."""
     method = str(table.index[0]).split()[0]
     own = table[[name.split()[0] == method for name in table.index]]
     known = own[np.isfinite(own["MSE / ideal"])].drop(index=f"{method} ideal")
@@ -275,7 +275,7 @@ def _answer(study: Study, table: pd.DataFrame, lossy: str) -> None:
 
 
 def _drawn(used: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return the map's two runs: the first method without a remedy, and with the remedy that spends least."""
+    """Return the two runs drawn on the map: the first method without a remedy, and with the remedy of least energy."""
     method = next(iter(used)).split()[0]
     lossy = [name for name in used if name.split()[0] == method and not name.endswith(" ideal")]
     least = min(lossy, key=lambda name: float(used[name]["used_j"].mean()))
@@ -283,7 +283,7 @@ def _drawn(used: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 
 def comparison(study: Study, used: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a row per run: its error, also relative to ideal links, the share heard, bits, and joules per mote."""
+    """Return a row per run: its error, also relative to ideal links, the reception rate, bits, and joules per mote."""
     last = study.rounds.groupby("algorithm", sort=False).last()
     error, bits = last["train_mse"], last["payload_bits"]
     table = last[["train_mse", "test_mse"]].copy()
@@ -326,7 +326,7 @@ def _notes(
 
 
 def floor_plan(measured: LinkedGraph, used: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw the motes at their places coloured by ``used_j``, and links by mean reception: a panel for each run."""
+    """Draw the motes at their positions, coloured by ``used_j``, and links by mean reception: one panel per run."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LogNorm, Normalize
 
@@ -339,7 +339,7 @@ def floor_plan(measured: LinkedGraph, used: Mapping[str, pd.DataFrame]) -> Figur
     segments = [places[[a, b]] for a, b in ends]
     figure, panels = drawing(7.5 * len(used), 5.8, len(used), grid="")
     joules = np.concatenate([table["used_j"] for table in used.values()])
-    # One scale for all panels, logarithmic because a remedy may spend only a tenth.
+    # All panels share one scale, which is logarithmic because a remedy may spend only a tenth as much.
     scale: Normalize = LogNorm(joules.min(), joules.max()) if joules.min() > 0 else Normalize(0.0, joules.max())
     for panel, (title, table) in zip(panels, used.items(), strict=True):
         lines = LineCollection(segments, linewidths=0.5 + 4.0 * heard**2, cmap="Greys", zorder=1)
@@ -350,7 +350,7 @@ def floor_plan(measured: LinkedGraph, used: Mapping[str, pd.DataFrame]) -> Figur
         for node, (x, y), shade in zip(graph, places, scale(table["used_j"].to_numpy()), strict=True):
             colour = "black" if shade > 0.5 else "white"
             panel.annotate(str(graph.nodes[node]["mote"]), (x, y), ha="center", va="center", fontsize=7, color=colour)
-        # As on the lab's plan: y grows downwards.
+        # On the lab's plan y grows downwards.
         panel.invert_yaxis()
         panel.set(aspect="equal", title=title, xlabel="x (m)")
     panels[0].set_ylabel("y (m)")

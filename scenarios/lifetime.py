@@ -1,4 +1,4 @@
-"""Lifetime: rounds until batteries are empty, by algorithm, with radios that always listen and with duty cycles."""
+"""Lifetime: rounds until batteries are empty, by algorithm, for radios that always listen and with duty cycles."""
 
 import dataclasses
 import math
@@ -45,13 +45,14 @@ class Batteries:
     Parameters
     ----------
     battery : float
-        Joules of a battery; small, so that it ends within the rounds. (A CR2032 holds some 2000 J.)
+        Energy of a battery in joules; small, so that batteries run out within the rounds. (A CR2032 holds about 2000
+        J.)
     spread : float
-        By how much batteries differ: each holds between 1 - spread and 1 + spread times as much.
+        Relative spread of the batteries: each holds between 1 - spread and 1 + spread times this energy.
     period : float
         Seconds of a round.
     sleep : bool
-        Whether radios sleep once all had their turn in a round; by default both ways run.
+        Whether radios sleep for the rest of a round after all turns to send; by default both settings run.
     """
 
     battery: float = 5.0
@@ -67,7 +68,7 @@ class Batteries:
             raise check.refuse("spread", self.spread, "a number in [0, 1)")
 
     def energies(self, nodes: Collection[Any], energy: Energy, seed: int) -> dict[Any, Energy]:
-        """Return each node's radio powers, and its battery's energy."""
+        """Return each node's radio powers and initial energy."""
         shares = np.random.default_rng(seed).uniform(1 - self.spread, 1 + self.spread, len(nodes))
         batteries = zip(nodes, shares, strict=True)
         return {node: dataclasses.replace(energy, battery=self.battery * share) for node, share in batteries}
@@ -89,18 +90,19 @@ def lifetime(
     """Rounds until the first and the median battery is empty, by algorithm, with and without a duty cycle.
 
     IEEE 802.15.4 at 250 kbit/s; agents send one after the other. Radios with a duty cycle are awake in each round for
-    the duration of all turns, with the longest messages of the algorithm's first 30 rounds. A censor saves frames, but
-    not the turns reserved for them. All agents hear each other, without losses; on a site of your own the agents are
-    its motes, with its links, radio and clocks, and received powers decide carrier sensing and reception.
+    the duration of all turns; a turn lasts as long as the longest message of the algorithm's first 30 rounds. A censor
+    saves frames, but not the turns reserved for them. All agents receive each other's frames without losses. On a site
+    of your own the agents are its motes, with its links, radio and clocks, and received powers decide carrier sensing
+    and reception.
 
     Parameters
     ----------
     data : str
         "synthetic" (the COKE paper's), or the NAME of a table in NETSIM_DATA or the cache, or its path.
     algorithms : str
-        Which of CTA, DKLA, COKE, COKE 3-bit, DKLA coded-sums to run, with commas between.
+        Algorithms to run, separated by commas: CTA, DKLA, COKE, COKE 3-bit, DKLA coded-sums.
     rounds : int
-        Number of rounds at most.
+        Maximum number of rounds.
     """
     check.integer("rounds", rounds, low=1)
     problem = KernelRegression(data=data, rows=rows, **dataclasses.asdict(setting))
@@ -124,7 +126,7 @@ def lifetime(
             name = f"{called}, {_SLEEPS if sleeps else _ALWAYS}"
             turns[name] = len(task.graph) * slot
             network = place.network(slot, sleeps)
-            # Empty batteries end a run: the number of rounds is large, so that runs do not end earlier.
+            # Runs end when batteries are empty; the number of rounds is only an upper limit.
             how: dict[str, Any] = {"rounds": min(rounds, _SHOWN), "watch": task.watch}
             played(study, name, method, task, network, [task.measure], rounds, **how)
     study.centralised = task.optimum()
@@ -146,7 +148,7 @@ def _placed(site: OwnSite, setting: Setting) -> Deployment:
 
 @dataclass(frozen=True)
 class _Place:
-    """The agents' place: a graph on which all hear each other, or a site."""
+    """The network of the agents: either all receive each other, or a site's links apply."""
 
     graph: "nx.Graph[Any]"
     batteries: Batteries
@@ -163,12 +165,12 @@ class _Place:
         return link, dataclasses.replace(radio, acks=False), energy
 
     def _near(self, radio: Radio, **options: Any) -> Network:
-        """Return a network whose agents all hear each other."""
+        """Return a network in which all agents receive each other."""
         medium = dataclasses.replace(radio, sensing=nx.complete_graph(self.graph))
         return Network(self.graph, self._preset[0], medium=medium, seed=self.seeds.network, **options)
 
     def slot(self, method: Method, task: BatchTask) -> float:
-        """Return a turn's length (s): a trial's longest message, the access of its fragments, and a margin."""
+        """Return a turn's length (s): a trial run's longest message, channel access for its fragments, and a margin."""
         radio = self._preset[1]
         run = self._near(radio, round_period=100.0).run(agents_of(method, task, _TRIAL), trace=True)
         frames = run.on_air
@@ -177,7 +179,7 @@ class _Place:
         return float(seconds.sum().max() + seconds.size().max() * access + _SPARE)
 
     def network(self, slot: float, sleeps: bool) -> Network:
-        """Return a network in which each agent has a turn; raises BadInput if a round is too short for all turns."""
+        """Return a network in which agents send in turns; raises BadInput if a round is too short for all turns."""
         awake, period = len(self.graph) * slot, self.batteries.period
         if awake > period:
             raise check.refuse("period", period, f"at least {awake:.3g} s, or not all have their turn")
@@ -195,7 +197,7 @@ class _Place:
 
 
 def deaths(run: Run, period: float) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the rounds in which batteries ran out, in order; infinite for those that did not."""
+    """Return the rounds in which batteries ran out, sorted; infinite for those that lasted to the end."""
     return np.sort(np.ceil(run.energy["died_at_s"].to_numpy() / period))
 
 
@@ -219,7 +221,7 @@ def _report(study: Study, task: BatchTask, batteries: Batteries, turns: dict[str
 
 
 def _answer(study: Study, table: pd.DataFrame, agents: int, rounds: int) -> None:
-    """Answer when the first battery is empty, with and without a duty cycle; nothing if none is."""
+    """State when the first battery is empty, with and without a duty cycle; nothing if none runs out."""
     study.ask("How many rounds of learning does a battery last, and what does sleep change?")
     parts, fields = [], dict[str, Any]()
     for k, (radio, part) in enumerate(table.groupby("radio", sort=False)):
@@ -239,7 +241,7 @@ def _answer(study: Study, table: pd.DataFrame, agents: int, rounds: int) -> None
 
 
 def _missed_alive(run: Run, ends: Any) -> str:
-    """Return how many frames did not arrive in time while no battery was empty, and why; empty if all arrived."""
+    """Return how many frames arrived late or never before the first death, and why; "" if all arrived in time."""
     rows = run.rounds[run.rounds["round"] < ends[0]]
     if rows.empty:
         return ""
@@ -248,7 +250,7 @@ def _missed_alive(run: Run, ends: Any) -> str:
 
 
 def _row(name: str, run: Run, ends: Any, awake: float, batteries: Batteries) -> dict[str, Any]:
-    """Return a run's row: deaths in rounds and days (NaN: none), the error before the first, a round's energy."""
+    """Return a run's row: deaths in rounds and days (NaN: none), the error before the first death, energy per round."""
     method, _, radio = name.rpartition(", ")
     period, battery = batteries.period, batteries.battery
     before = run.rounds[run.rounds["round"] < ends[0]]
@@ -267,14 +269,14 @@ def _row(name: str, run: Run, ends: Any, awake: float, batteries: Batteries) -> 
         "train_mse": float(before["train_mse"].iloc[-1]) if len(before) else math.nan,
     }
     for state in STATES:
-        # Seconds of sleep are the remaining time; for a radio that never sleeps they are a rounding error.
+        # The sleep time is computed as a difference; for a radio that never sleeps only a rounding error remains.
         row[f"{state}_mj"] = round(1e3 * energy[f"{state}_j"].sum() / lived, 9)
     joules = 1e-3 * sum(row[f"{state}_mj"] for state in STATES)
     return row | {"mah_a_day": milliampere_hours(joules) * _DAY / period}
 
 
 def _notes(table: pd.DataFrame, rounds: int) -> Iterator[str]:
-    """Yield notes on the uses of energy, and on batteries that outlast the rounds."""
+    """Yield notes on how the energy is spent, and on batteries that outlast the rounds."""
     for radio, part in table.groupby("radio", sort=False):
         spent = part[[f"{state}_mj" for state in STATES]]
         shares = 100 * part["listen_mj"] / spent.sum(axis=1)
@@ -290,7 +292,7 @@ def _notes(table: pd.DataFrame, rounds: int) -> Iterator[str]:
 
 
 def _draw(ends: Mapping[str, Any], rounds: int, title: str) -> Figure:
-    """Draw the number of live batteries by rounds, from the `deaths` of each run "algorithm, radio"."""
+    """Draw the number of live batteries by round, from the `deaths` of each run; keys are "algorithm, radio"."""
     from matplotlib.ticker import MaxNLocator
 
     shown = [radio for radio in (_ALWAYS, _SLEEPS) if any(name.endswith(f", {radio}") for name in ends)]

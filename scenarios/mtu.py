@@ -1,4 +1,4 @@
-"""Bits per element against frames: fragments, their delivery, the energy, and the error reached."""
+"""Bits per element against frames: fragments, their delivery, the energy, and the final error."""
 
 import dataclasses
 import math
@@ -28,27 +28,30 @@ from netsim.studies.figures import Axes, Figure, drawing
 from netsim.studies.outcome import may_diverge
 from netsim.util import check
 
-# The most patient CSMA-CA that IEEE 802.15.4 allows, because acknowledgements of one message coincide.
+# CSMA-CA with the longest back-off that IEEE 802.15.4 allows, since all receivers acknowledge at the same time.
 _MIN_BE, _MAX_BE, _BACKOFFS = 5, 8, 5
-# The longest access to a free channel: 2^5 − 1 units of back-off, one assessment, one turnaround.
+# The longest access to a free channel: 2^5 − 1 units of back-off, one channel assessment, one turnaround.
 _ACCESS = (2**_MIN_BE - 1) * 320e-6 + 128e-6 + 192e-6
-_IDLE = 18.8e-3 * 3.0  # W
+_IDLE = 18.8e-3 * 3.0  # W, of an idle radio: 18.8 mA at 3 V
 
 
 @dataclass(frozen=True, kw_only=True)
 class Air:
-    """The conditions on the air.
+    """The radio channel, and how messages are sent over it.
 
     Parameters
     ----------
     loss : float
-        Probability that a frame, which is a whole message or a fragment of one, is lost.
+        Probability that a frame (a whole message or a fragment) is lost.
     widths : str
-        Bits an element, with commas between: 64 or 32 (floats, of states), or 1 to 16 (of changes, range per message).
+        Bits per element, separated by commas: 64 or 32 for states in floating point; 1 to 16 for quantized changes,
+        with the range sent in each message.
     remedy : str
-        "ack": each hearer acknowledges each message; "nack": a hearer that notices a gap asks for what it missed.
+        "ack": each receiver acknowledges each message; "nack": a receiver that notices a gap requests the missing
+        messages.
     period : float
-        Seconds of a round; long enough for all to speak one after the other, and to repeat what was lost.
+        Seconds of a round; it must be long enough for all agents to send one after the other, and to repeat lost
+        frames.
     """
 
     loss: float = 0.05
@@ -57,7 +60,7 @@ class Air:
     period: float = 10.0
 
     def coders(self) -> dict[int, Coder]:
-        """Return the coders by their bits; raises BadInput for bits that no coder has."""
+        """Return the coders by their bits per element; raises BadInput for bits without a coder."""
         found: dict[int, Coder] = {}
         for each in names_in(self.widths):
             if not each.isdecimal() or not (int(each) in (32, 64) or 1 <= int(each) <= MOST_BITS):
@@ -81,8 +84,8 @@ def mtu(
 ) -> None:
     """Bits an element against frames: why three bits fit one IEEE 802.15.4 frame and 64 do not.
 
-    Agents send one after the other, and each senses all others, so that only --loss loses frames. Each number of bits
-    runs twice: without and with retransmission of lost frames.
+    Agents send one after the other and sense all others, so that frames are lost only by --loss, not by collisions.
+    Each number of bits runs twice: without and with retransmission of lost frames.
 
     Parameters
     ----------
@@ -117,13 +120,13 @@ def mtu(
 
 
 def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seeds: Seeds) -> tuple[Network, Network]:
-    """Return the plain network and one with retransmissions; raises BadInput if a round is too short for all turns."""
+    """Return a network without and one with retransmissions; raises BadInput if a round is too short for all turns."""
     access: dict[str, Any] = {"min_be": _MIN_BE, "max_be": _MAX_BE, "max_csma_backoffs": _BACKOFFS}
     link, radio, _ = cc2420(sensing=nx.complete_graph(len(graph)), **access)
     rate, most = link.rate, link.mtu
     assert isinstance(rate, int | float)
     assert most is not None
-    # A message has a few bytes besides its elements.
+    # The 32 bytes allow for a message's header and other content beside its elements.
     frames = math.ceil((size * bits / 8 + 32) / most)
     slot = frames * (_ACCESS + (8 * most + link.header_bits) / rate)
     turns = slot * len(graph)
@@ -139,7 +142,7 @@ def _networks(graph: "nx.Graph[int]", air: Air, size: int, bits: int, seeds: See
             seed=seeds.network,
             faults=in_turn(graph, slot),
         )
-        # A sender that waits for acknowledgements repeats after all turns.
+        # The acknowledgement timeout is long, so that retransmissions do not delay the other agents' turns.
         for way in ("none", "nack" if air.remedy == "nack" else Reliability("ack", timeout=period / 4))
     )
     return plain, mended
@@ -170,7 +173,7 @@ def _report(study: Study, algorithm: str, bits: Sequence[int], task: BatchTask, 
 
 
 def _answer(study: Study, table: pd.DataFrame) -> None:
-    """Answer with delivery and energy for the most bits that fit in the fewest frames, and for the most bits."""
+    """State delivery and energy for the most bits that need the fewest frames, and for the most bits of all."""
     study.ask("How many bits of each element of a model should a frame carry?")
     if len(table) < 2:
         return
@@ -189,12 +192,12 @@ def _answer(study: Study, table: pd.DataFrame) -> None:
 
 
 def _name(algorithm: str, bits: int, way: str) -> str:
-    """Return a run's name in the results; ``way`` is the remedy, or empty."""
+    """Return a run's name in the results; ``way`` is the remedy, or "" for none."""
     return f"{algorithm} {bits}-bit" + (f", {way}" if way else "")
 
 
 def _row(study: Study, algorithm: str, bits: int, size: int, air: Air) -> dict[str, Any]:
-    """Return the row of a number of bits; NaN for a run that diverged."""
+    """Return the table's row for a number of bits; values of a run that diverged are NaN."""
     row: dict[str, Any] = {"bits": bits, "payload_bytes": math.ceil(size * bits / 8)}
     plain, mended = (study.runs.get(_name(algorithm, bits, way)) for way in ("", air.remedy))
     if plain is not None:
@@ -229,7 +232,7 @@ def boundaries(table: pd.DataFrame, size: int) -> list[float]:
 
 
 def _draw(table: pd.DataFrame, size: int, loss: float, levels: Mapping[str, float], title: str) -> Figure:
-    """Draw delivery, error and energy by bits per element; another frame begins at each grey line."""
+    """Draw delivery, error and energy by bits per element, with a grey line wherever another frame is needed."""
     figure, panels = drawing(13, 4.4, 3, grid="y")
     ends = boundaries(table, size)
     steps = np.repeat(ends, 2)

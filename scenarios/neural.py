@@ -1,4 +1,4 @@
-"""A neural network learned jointly by agents, with D-PSGD or any method that only needs gradients."""
+"""A neural network learned jointly by agents, with D-PSGD or any other method that needs only gradients."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -23,14 +23,14 @@ from netsim.studies.figures import Axis, Figure, curves
 
 _ERRORS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.12, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01)
 _FEW = 3
-"""Algorithms up to which figures also have a curve of each one's mean model."""
+"""Up to this many algorithms, figures also show the curve of each algorithm's mean model."""
 _USUAL_STEP = 0.1
 _MANY_TIMES = 4.0
-"""Where algorithms need this many times as many bits or seconds as others, that axis is logarithmic."""
+"""An axis of bits or seconds is logarithmic if some algorithm needs this many times as much as another."""
 
 
 def gradient_methods() -> Mapping[str, Method]:
-    """Return the baselines that need only the gradient of a cost, by name."""
+    """Return the baselines that need only the gradient of a cost function, by name."""
     return {
         name: method
         for name, method in BASELINES.items()
@@ -50,21 +50,22 @@ def experiment(
 ) -> Experiment:
     """A neural network learned by D-PSGD or other methods from samples that may differ between agents.
 
-    All agents start from the same parameters. Each computes gradients on minibatches of its own training samples, four
-    fifths of its samples. Models are tested on the remaining samples of all agents.
+    All agents start from the same parameters. Each agent trains on four fifths of its samples, in minibatches. Models
+    are tested on the remaining samples of all agents.
 
     --algorithms accepts D-PSGD, EXTRA, DIGing, CHOCO, LEAD, BEER, LT-ADMM, SGP, Push-DIGing, AD-PSGD, and over a star
-    EF21, EF21-P, FedAvg, SCAFFOLD, SCAFFOLD-states. Each has its own untuned step size; --eta sets that of all.
+    EF21, EF21-P, FedAvg, SCAFFOLD, SCAFFOLD-states. Each algorithm has a default step size that is not tuned; --eta
+    sets one step size for all.
 
     Parameters
     ----------
     data : str
         "mnist", "digits" (comes with netsim), or another table of classes: its name in NETSIM_DATA or the cache, or
-        its path (.csv.gz, .csv, .npz, .parquet). By default mnist if it is there, else digits.
+        its path (.csv.gz, .csv, .npz, .parquet). By default mnist if it is available, else digits.
     """
     methods, notes = wanted(compared, gradient_methods(), {"eta": _USUAL_STEP})
     if model.dtype == "float32":
-        # States are also sent in float32, if a method has a coder and none was chosen.
+        # Elements are counted as float32 by default, for methods that can use a coder.
         whole = [name for name, each in methods.items() if "coder" in each.parameters() and "coder" not in each.given]
         methods |= {name: methods[name].with_given(coder=Float(32)) for name in whole}
     etas = [f"methods.{name}.eta" for name, each in methods.items() if "eta" in each.given]
@@ -84,7 +85,7 @@ neural = study_of(experiment)
 
 
 def _report(study: Study, played: Sequence[Played]) -> None:
-    """Leave the study's tables, notes and figures."""
+    """Add the study's tables, notes and figures."""
     learned: Any = played[-1].cell.problem
     problem, channel, task = learned.whole(), played[-1].cell.network, played[-1].task
     if problem.model.backend != "numpy":
@@ -115,7 +116,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
 
 
 def _curves(rounds: pd.DataFrame, y: Axis, by: Sequence[str], title: str) -> Figure:
-    """Draw a measure of the agents' models against each column of ``by``; of few algorithms also the mean model's."""
+    """Draw the agents' mean of a measure against each column of ``by``; for few algorithms also the mean model's."""
     if rounds["algorithm"].nunique() <= _FEW:
         parts = []
         for name, part in rounds.groupby("algorithm", sort=False):

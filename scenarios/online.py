@@ -43,10 +43,10 @@ _RUNNING = "running_mse"
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedSteps(OnlineSteps):
-    """Step sizes, and QC-ODKLA's censor, as published for the data set."""
+    """Step sizes of all methods, and QC-ODKLA's censor, as published for the data set."""
 
     TABLE = "online_settings"
-    # The best of a grid, on a shuffle that no study uses; for airquality, the rounded choices of --tune.
+    # The best values of a grid, found on a shuffle that no study uses; for airquality, rounded results of --tune.
     USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "rho": {"airquality": 0.3, "tomshardware": 0.3, "energy": 3.0, "twitter": 0.1, "other": 1.0},
         "eta": {"airquality": 2.0, "tomshardware": 2.0, "energy": 0.3, "twitter": 2.0, "other": 8.0},
@@ -56,13 +56,13 @@ class PublishedSteps(OnlineSteps):
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineCompared(OwnProblem, Wanted):
-    """The methods to compare, and the problem.
+    """The methods to compare, and the task that they learn.
 
     Parameters
     ----------
     task : str
-        A Python file whose function task(seed) returns each agent's cost, which changes with time, a graph or None, and
-        a measure or None: what is learned in place of the data, for 1000 rounds by default.
+        Python file with a task to learn in place of the data, for 1000 rounds by default. Its function task(seed)
+        returns each agent's time-varying cost, a graph or None, and a measure or None.
     """
 
     KIND = StreamFile
@@ -83,16 +83,17 @@ def experiment(
 ) -> Experiment:
     """Online kernel learning: RFF-DOKL, DOKL, ODKLA, QC-ODKLA (P. Xu's dissertation, ch. 3).
 
-    Each agent sees one sample a round, predicts it, then learns from it. Values left open follow the dissertation for
-    the data set (scenarios/published/online_settings.csv). DDKL, CoDDKL, QDDKL, QC-DDKL are also available.
+    In each round an agent receives one sample, predicts its target, and then learns from it. Unset values follow the
+    dissertation for the data set (scenarios/published/online_settings.csv). DDKL, CoDDKL, QDDKL, QC-DDKL are also
+    available.
 
     Parameters
     ----------
     data : str
         "synthetic" (the COKE paper's), or the NAME of a table in NETSIM_DATA or the cache, or its path.
     conventions : str
-        How what is left open is set: "tables", with the rows and the scaling under which the dissertation's numbers of
-        samples come out; "text", as its text reads: all rows, each column scaled by itself.
+        How unset values are chosen. "tables": the rows and scaling that reproduce the dissertation's numbers of
+        samples. "text": as its text describes, with all rows and each column scaled separately.
     """
     regression = OnlineRegression(data=data, stream=stream, setting=setting, conventions=conventions)
     problem, data = compared.instead(regression, stream, setting, edges=setting.edges, but=("rounds", "edges"))
@@ -156,7 +157,7 @@ def _report(study: Study, played: Sequence[Played]) -> None:
 
 
 def _unlearned(study: Study, task: Any) -> Iterator[str]:
-    """Yield the methods that do not learn, where the target's variance is known."""
+    """Yield notes on methods that did not learn, judged by the target's variance if that is known."""
     if not isinstance(task, OnlineTask) or task.streams is None:
         return
     variance = task.streams.variance
@@ -170,7 +171,7 @@ def _unlearned(study: Study, task: Any) -> Iterator[str]:
 
 
 def running_times(data: str, played: Sequence[Played]) -> pd.DataFrame:
-    """Return each algorithm's seconds, of the whole run and of the local steps, beside the published ones."""
+    """Return each algorithm's seconds for the whole run and for the local steps, beside the published times."""
     table = published("online_running_time")
     theirs = table[table["dataset"] == data].set_index("algorithm")["seconds"]
     rows = [(each.name, each.seconds, step_seconds(each)) for each in played if not math.isnan(each.seconds)]

@@ -1,4 +1,4 @@
-"""Averaging over lossy links: Metropolis weights, whose mean drifts, and push-sum, which preserves it."""
+"""Averaging over lossy links: Metropolis weights, whose mean drifts, and push-sum with and without running sums."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -18,7 +18,7 @@ from netsim.util import check
 
 
 class Metropolis(netsim.Agent):
-    """Moves towards received values, with weights that preserve the mean while no frame is lost."""
+    """Moves its value towards received values, with weights that preserve the mean while no frame is lost."""
 
     draw: ClassVar = {"value": Number()}
 
@@ -26,7 +26,7 @@ class Metropolis(netsim.Agent):
         self.value, self.duration = value, rounds
 
     async def run(self) -> None:
-        """Take part in the rounds."""
+        """Broadcast the value and average it in each round."""
         degree = len(self.neighbors)
         async for _ in self.rounds(self.duration):
             await self.broadcast("state", [self.value, degree])
@@ -35,7 +35,7 @@ class Metropolis(netsim.Agent):
 
 
 class PushSum(netsim.Agent):
-    """Sends equal shares of a sum and a weight; its value is their ratio (Kempe, Dobra and Gehrke 2003)."""
+    """Broadcasts shares of a sum and a weight; the estimate is their ratio (Kempe, Dobra and Gehrke 2003)."""
 
     draw: ClassVar = {"value": Number()}
 
@@ -44,19 +44,19 @@ class PushSum(netsim.Agent):
 
     @property
     def value(self) -> float:
-        """Its estimate of the mean."""
+        """Return the agent's estimate of the mean."""
         return float(self.held[0] / self.held[1])
 
     def to_say(self, share: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
-        """Return the payload whose broadcast gives each neighbour a share."""
+        """Return the payload from which each neighbour derives the share sent to it."""
         return share
 
     def received(self, frame: netsim.Frame) -> Any:
-        """Return the share that a frame brings."""
+        """Return the share carried by a frame."""
         return frame.payload
 
     async def run(self) -> None:
-        """Take part in the rounds."""
+        """Broadcast a share and add the received shares in each round."""
         async for _ in self.rounds(self.duration):
             self.held = self.held / (1 + len(self.neighbors))
             await self.broadcast("share", self.to_say(self.held))
@@ -64,7 +64,7 @@ class PushSum(netsim.Agent):
 
 
 class RunningPushSum(PushSum):
-    """Broadcasts the sum of all shares so far, so that the next frame replaces a lost one (Vaidya et al. 2011)."""
+    """Broadcasts the sum of all its shares so far, so that the next frame replaces a lost one (Vaidya et al. 2011)."""
 
     def __init__(self, value: float, rounds: int) -> None:
         super().__init__(value, rounds)
@@ -72,12 +72,12 @@ class RunningPushSum(PushSum):
         self.known: dict[Any, Any] = {}
 
     def to_say(self, share: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
-        """Return the sum of all shares so far."""
+        """Return the sum of all shares sent so far."""
         self.sent = self.sent + share
         return self.sent
 
     def received(self, frame: netsim.Frame) -> Any:
-        """Return the increase of a neighbour's sum."""
+        """Return the share received: the increase of the sender's running sum since its last received frame."""
         before = self.known.get(frame.sender, 0.0)
         self.known[frame.sender] = frame.payload
         return frame.payload - before
@@ -95,7 +95,7 @@ def pushsum(
 ) -> None:
     """Averaging over lossy links: Metropolis weights, push-sum, and push-sum with running sums.
 
-    Each agent starts with its number. Its error is the distance of its value from the mean of all numbers.
+    Each agent's initial value is its index. The error is the distance of its estimate from the mean of all indices.
 
     Parameters
     ----------

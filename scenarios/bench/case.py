@@ -1,4 +1,4 @@
-"""`netsim run bench_case`: one case of the suite, a problem on a network, for some methods at given settings."""
+"""`netsim run bench_case`: one case of the suite (a problem on a network) for some methods at given settings."""
 
 from collections.abc import Sequence
 from functools import cache, partial
@@ -35,9 +35,9 @@ def experiment(
     network : str
         "ideal", "loss-1", "loss-10", "bursts", "intel-lab" or "grenoble".
     algorithms : str
-        Which of the suite's methods to run, with commas between; "none": only those of --method.
+        The suite's methods to run, separated by commas. "none": run only those of --method.
     method : str
-        Also run the class that a Python file defines; several files with commas between.
+        Python file that defines a class of agents, which is run too; several files are separated by commas.
     """
     chosen = PROBLEMS[check.one_of("problem", problem, PROBLEMS)]
     links = NETWORKS[check.one_of("network", network, NETWORKS)]
@@ -58,7 +58,7 @@ def experiment(
 
 
 def _measure(study: Study, played: Played, error: AgentError | None) -> None:
-    """Add columns for the cost of reaching the target, and note a diverged run."""
+    """Add columns with the cost of reaching the target, and a note if the run diverged."""
     if error is not None:
         raise error
     chosen, agents = played.cell.problem, len(played.setup.graph or ())
@@ -90,14 +90,14 @@ def _report(study: Study, played: Sequence[Played], *, case: str) -> None:
 
 
 def unreachable(name: str, method: Method, links: Links) -> str:
-    """Return why a method cannot run on links; "" if it can."""
+    """Return the reason why a method cannot run on these links; "" if it can."""
     if over_star(method) and links.measured is not None:
         return f"{name} needs a server that is linked with all others"
     return ""
 
 
 def unsuited(method: Method, problem: Suited) -> str:
-    """Return the members that a method needs and a problem's cost lacks; "" if none."""
+    """Return the members that a method needs but the problem's cost function lacks; "" if none."""
     try:
         agents_of(method, _example(problem), problem.rounds)
     except BadInput as error:
@@ -107,5 +107,5 @@ def unsuited(method: Method, problem: Suited) -> str:
 
 @cache
 def _example(problem: Suited) -> Task:
-    """Return a task of a problem, for agents that never run."""
+    """Return a cached task of a problem, used only to check which members its costs have."""
     return problem.task(topology.star(AGENTS), 0)

@@ -1,4 +1,4 @@
-"""Check an entry: a run folder of `netsim bench` from someone else, with the method's file."""
+"""Check an entry: a run folder of `netsim bench` sent by another user, with the method's file."""
 
 import hashlib
 import itertools
@@ -22,7 +22,7 @@ from netsim.studies.formats import find_table, read_table
 from netsim.util.datafiles import digest_of
 
 NEAR = 1e-6
-"""How far, relative to it, a repeated number may be from the entry's: other processors round otherwise."""
+"""Relative tolerance between a repeated result and the entry's, because rounding differs between processors."""
 
 _REPEATED = ("error", "reached_bits", "reached_s", "sent_bits")
 _TEXTS = [*KEYS, "settings"]
@@ -30,14 +30,14 @@ _VALUES = re.compile(r"\w+ = [-+.\de]+(, \w+ = [-+.\de]+)*")
 
 
 def digest(runs: pd.DataFrame) -> str:
-    """Return the SHA-256 of a table of runs, which settings.json keeps."""
+    """Return the SHA-256 of a table of runs; settings.json records it."""
     return hashlib.sha256(runs.to_csv(index=False).encode()).hexdigest()
 
 
 def check_entry(study: Study, folder: str) -> None:
-    """Check an entry, and repeat one run of each of its cases; the study gets a table and notes.
+    """Check an entry by repeating one run of each of its cases, and add a table and notes to the study.
 
-    The repeated seed follows from the digest of the entry's results, so that it cannot be chosen.
+    The repeated seed is derived from the digest of the entry's results, so that the author cannot choose it.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def _must_have(folder: str, name: str, table: pd.DataFrame, numbers: Sequence[st
 
 
 def _check_table(folder: str, runs: pd.DataFrame, table: pd.DataFrame) -> None:
-    """Raise BadInput unless the table of cases agrees with the runs."""
+    """Raise BadInput unless the table of cases equals the summary of the runs."""
     again = summarised(runs, [])
     numbers = [name for name in again.columns if name not in (*_TEXTS, "why")]
     _must_have(folder, "bench", table, numbers)
@@ -108,7 +108,7 @@ def _check_table(folder: str, runs: pd.DataFrame, table: pd.DataFrame) -> None:
 
 
 def _repeated(folder: str, settings: dict[str, Any], part: pd.DataFrame) -> dict[str, Any]:
-    """Repeat one run of a case; raises BadInput if its numbers differ."""
+    """Repeat one run of a case and return its deviation; raises BadInput if that exceeds the tolerance."""
     method, problem, network = (str(part[key].iloc[0]) for key in KEYS)
     seed = int(settings["bench"]["runs_sha256"], 16) % len(SEEDS)
     row = part[part["seed"] == seed]
@@ -138,7 +138,7 @@ def _repeated(folder: str, settings: dict[str, Any], part: pd.DataFrame) -> dict
 
 
 def _file(folder: str, settings: dict[str, Any], method: str) -> str:
-    """Return the path of a method's file in the folder; raises BadInput unless it is the one that ran."""
+    """Return the path of a method's file in the folder; raises BadInput if its digest differs from the recorded one."""
     path = Path(folder) / f"{method}.py"
     known = {Path(name).name: each for name, each in (settings.get("files_sha256") or {}).items()}
     if digest_of(str(path)) != known.get(path.name, ""):
@@ -147,7 +147,7 @@ def _file(folder: str, settings: dict[str, Any], method: str) -> str:
 
 
 def _missing(folder: str, runs: pd.DataFrame) -> list[str]:
-    """Return the suite's cases that an entry lacks, among those that its methods can run."""
+    """Return, for each method, the suite's cases that it can run but the entry lacks."""
     there = {tuple(row) for row in runs[KEYS].drop_duplicates().to_numpy()}
     found = []
     for name in dict.fromkeys(runs["method"]):

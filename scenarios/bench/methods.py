@@ -1,4 +1,4 @@
-"""The methods compared by the suite, by name, and those that suit a problem and a network."""
+"""The methods compared by the suite, by name."""
 
 from collections.abc import Mapping
 
@@ -22,12 +22,12 @@ METHODS: Mapping[str, Method] = {
     # Frames carry running sums, so that the next frame replaces a lost one.
     **{f"{name}-sums": BASELINES[name].with_given(running_sums=True) for name in ("DIGing", "SGP", "Push-DIGing")},
 }
-"""All by name; the settings are where tuning starts."""
+"""The methods by name; their settings are the start of the tuning."""
 
 NONE = "none"
 
 GIVEN = {"eta": 0.1, "rho": 0.05, "gamma": 0.5, "beta": 0.2}
-"""Values that a user's class may ask for by a parameter without a default."""
+"""Values passed to a user's class for parameters of these names that have no default."""
 
 
 def chosen_methods(algorithms: str, files: str | None) -> dict[str, Method]:

@@ -23,7 +23,7 @@ _LENGTH, _SAMPLES, _NOISE, _SHARE = 20, 40, 0.3, 1e-3
 
 
 class RegressionTask(Task):
-    """Linear regressions, well conditioned, with a true vector for each agent: half of it is common to all.
+    """Well-conditioned linear regressions: each agent's true vector is a common vector plus one of its own.
 
     R_i(θ) = (1/T) Σ_t (θᵀx_t − y_t)² + λ ‖θ‖² with T = 40, θ of 20 elements and λ = 0.001. The curvature of the mean of
     all R_i lies between about 0.08 and 1. Agents that do not cooperate end at different vectors.
@@ -31,7 +31,7 @@ class RegressionTask(Task):
     Parameters
     ----------
     graph : networkx.Graph
-        With a node 0, 1, … for each agent.
+        The agents' graph, with nodes 0, 1, ….
     seed : int
         The seed of the data.
 
@@ -40,9 +40,9 @@ class RegressionTask(Task):
     problems : list of LocalProblem
         The agents' costs.
     best : ndarray, shape (20,)
-        The vector with the least sum of costs.
+        The vector that minimises the sum of the agents' costs.
     error : str
-        The column of the error.
+        Name of the column that holds the error.
     """
 
     error: ClassVar[str] = "suboptimality"
@@ -74,7 +74,7 @@ class RegressionTask(Task):
 
 
 def _digits(graph: "nx.Graph[int]", seed: int) -> NeuralTask:
-    """Return a network of 64, 32 and 10 units for handwritten digits, divided unevenly between the agents."""
+    """Return the task of training a 64-32-10 network on handwritten digits, divided unevenly among the agents."""
     samples, model = NeuralSamples(partition="dirichlet:0.5"), NetworkModel(hidden="32")
     problem = NeuralLearning(data="digits", samples=samples, model=model, every=5, evaluated=200)
     return problem.make(Setup(Seeds(seed=seed), DIGITS_ROUNDS, graph))
@@ -82,7 +82,7 @@ def _digits(graph: "nx.Graph[int]", seed: int) -> NeuralTask:
 
 @dataclass(frozen=True)
 class Suited(Problem):
-    """A problem of the suite, on a random graph of `AGENTS` agents unless the network has one; seeds give instances.
+    """A problem of the suite, on the network's own graph or else on a random graph of `AGENTS` agents.
 
     Attributes
     ----------
@@ -91,11 +91,11 @@ class Suited(Problem):
     task : callable
         Makes the task from a graph and a seed.
     error : str
-        The column that the error is in.
+        Name of the column that holds the error.
     error_text : str
         A description of the error.
     target : float
-        The error that is to be reached.
+        The error to reach.
     rounds : int
         The number of rounds.
     """
@@ -117,13 +117,13 @@ class Suited(Problem):
         return made  # type: ignore[no-any-return]
 
     def columns(self, rounds: pd.DataFrame, agents: int) -> dict[str, Array]:
-        """Return the cost of reaching the target up to each row of a run, and the score that tuning minimises."""
+        """Return, for each row, the cost so far of reaching the target, and the score that tuning minimises."""
         bits, seconds = (reached(rounds, self.error, self.target, cost) for cost in ("wire_bits", "time_s"))
         scores = score(rounds, self.error, self.target, agents)
         return {"reached_bits": bits / agents, "reached_s": seconds, "score": scores}
 
     def costs(self, run: Run) -> dict[str, float]:
-        """Return a run's cost of reaching the target, and its score."""
+        """Return a complete run's cost of reaching the target, and its score."""
         return {name: values[-1] for name, values in self.columns(run.rounds, len(run.agents)).items()}
 
 
@@ -151,9 +151,9 @@ PROBLEMS: Mapping[str, Suited] = {
 
 
 def reached(rounds: pd.DataFrame, error: str, target: float, cost: str) -> Array:
-    """Return, for each row of a run, the cost up to the round from which on the error stayed below the target.
+    """Return, for each row of a run, the cost up to the round from which the error stays at or below the target.
 
-    NaN while the error is above the target. Between measured rounds the error counts as constant.
+    The cost is NaN in rounds before that. The error is taken as constant between the rounds in which it was measured.
     """
     costs = rounds[cost].to_numpy(float)
     since = settling(rounds[error].ffill(), target)
@@ -161,10 +161,10 @@ def reached(rounds: pd.DataFrame, error: str, target: float, cost: str) -> Array
 
 
 def score(rounds: pd.DataFrame, error: str, target: float, agents: int) -> Array:
-    """Return the score minimised by tuning: log10 of the bits that an agent sends before reaching the target.
+    """Return the score minimised by tuning: log10 of the bits that an agent sends until it reaches the target.
 
-    While the error is above the target the score is 10 plus the excess in decades: any run that reaches the target is
-    better than any that does not.
+    While the error is above the target, the score is 10 + log10(error / target). Any run that reaches the target
+    therefore scores better than any run that does not.
     """
     errors = rounds[error].ffill().fillna(math.inf).to_numpy(float)
     bits = reached(rounds, error, target, "wire_bits") / agents

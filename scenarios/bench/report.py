@@ -1,4 +1,4 @@
-"""The benchmark's results: a row for each case, a page's table, and a figure for each problem."""
+"""The benchmark's results: a table with a row for each case, tables for the documentation, and a figure per problem."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,29 +15,30 @@ from netsim.studies.paired import paired
 
 KEYS = ["method", "problem", "network"]
 OWN = "its own"
-"""What a table says of settings that are the method's own: no other were better in tuning."""
+"""Text in a table for a method's default settings, when tuning found none better."""
 
 _FAR = 10
-"""An error that is as good as any larger one: the models have gone away."""
+"""Larger errors are shown as "> 10", because the models have diverged."""
 
 _FEWEST = 5
-"""Pairs of seeds of which a page shows a ratio."""
+"""Least number of seed pairs for which a page shows a ratio."""
 
 COLUMNS = [*KEYS, "settings", "seeds", "survived"]
 _COSTS = {"kbit": ("reached_bits", 1e-3), "seconds": ("reached_s", 1.0)}
 
 
 def summarised(runs: pd.DataFrame, refused: Sequence[tuple[str, str, str, str]]) -> pd.DataFrame:
-    """Return a row for each case.
+    """Return a table with a row for each case.
 
     Returns
     -------
     DataFrame
-        method, problem, network, settings (what tuning chose), seeds, survived: the number of seeds whose error is at
-        the target or under it in the last round. ``kbit``: kilobits that an agent sends on the way to the target, and
-        ``seconds``: simulated time to it, both of the seeds that survived, as geometric means with the ends of their
-        95 % intervals by Student's t of the logarithms (``_low``, ``_high``). ``error``: that of the last round, of all
-        seeds, a mean with its interval by Student's t. ``why`` says why a case was left out.
+        The columns method, problem, network, settings (chosen by tuning), seeds (their number) and ``survived``, the
+        number of seeds whose error in the last round is at most the target. ``kbit`` is the kilobits that an agent
+        sends until it reaches the target, and ``seconds`` the simulated time until then. Both are geometric means over
+        the surviving seeds; ``_low`` and ``_high`` are the ends of their 95 % intervals, by Student's t on the
+        logarithms. ``error`` is the mean over all seeds of the last round's error, with its interval by Student's t.
+        ``why`` is the reason why a case was left out.
     """
     rows = []
     for keys, part in runs.groupby(KEYS, sort=False):
@@ -69,15 +70,15 @@ def _mean(values: NDArray[np.float64]) -> tuple[float, float, float]:
 
 
 def against(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """Return how many times the bits of a reference each method sends to the target, seed by seed.
+    """Return the ratio of each method's bits to a reference method's, until the target is reached, paired by seed.
 
     Returns
     -------
     DataFrame
-        problem, network, method; ``pairs``: seeds on which both reach the target, ``missing``: those on which one does
-        not; ``ratio``: the geometric mean of the ratios, ``low`` and ``high``: its 95 % interval (Student's t of the
-        logarithms); ``p_holm``: that the ratio is 1, corrected for all rows (Holm). Problems without the reference are
-        left out.
+        The columns problem, network and method; ``pairs``, the number of seeds on which both methods reach the target;
+        ``missing``, the number of seeds on which one does not; ``ratio``, the geometric mean of the ratios; ``low`` and
+        ``high``, its 95 % interval (Student's t on the logarithms); and ``p_holm``, the p-value of the hypothesis that
+        the ratio is 1, corrected for all rows (Holm). Problems on which the reference did not run are left out.
     """
     frame = runs.rename(columns={"method": "algorithm"}).assign(log_bits=np.log(runs["reached_bits"]))
     with_it = frame.loc[frame["algorithm"] == reference, "problem"]
@@ -89,16 +90,16 @@ def against(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
 
 
 def markdown(table: pd.DataFrame, problem: str) -> str:
-    """Return a problem's table for a page: suitable methods by networks.
+    """Return a problem's table in Markdown: a row for each suitable method, a column for each network.
 
-    A cell has the kilobits to the target, their interval, and how many of the seeds survived if not all; or, if less
-    than half did, the error of the last round.
+    A cell shows the kilobits until the target is reached with their interval, and the number of surviving seeds if some
+    did not survive. If less than half of the seeds survived, it shows the last round's error instead.
     """
     return _pivot(_made_for(table, problem), _cell)
 
 
 def _made_for(table: pd.DataFrame, problem: str) -> pd.DataFrame:
-    """Return a problem's rows, of the methods that ran on some network."""
+    """Return a problem's rows for the methods that ran on at least one network."""
     part = table[table["problem"] == problem]
     return part[part["method"].isin(part.loc[part["seeds"].notna(), "method"])]
 
@@ -119,10 +120,10 @@ def _number(value: float) -> str:
 
 
 def ratios(table: pd.DataFrame, problem: str) -> str:
-    """Return a problem's part of the result of `against` for a page: methods by networks.
+    """Return a problem's ratios from `against` as a Markdown table: methods by networks.
 
-    A cell has the ratio and its interval, the number of pairs unless it is that of all seeds, and * if p_holm is under
-    0.05; it is empty for fewer than five pairs.
+    A cell shows the ratio and its interval, the number of pairs if some seeds are missing, and * if p_holm is below
+    0.05. It is empty if there are fewer than five pairs.
     """
     return _pivot(table[table["problem"] == problem], _ratio)
 
@@ -145,7 +146,7 @@ def _ratio(rows: pd.DataFrame) -> str:
 
 
 def draw(table: pd.DataFrame, problem: str) -> Figure:
-    """Draw a problem's cases: for each network the kilobits that an agent of each method sends to the target."""
+    """Draw a problem's results: for each network, the kilobits that an agent of each method sends until the target."""
     part = _made_for(table, problem)
     methods, networks = (list(dict.fromkeys(part[name])) for name in ("method", "network"))
     figure, panels = drawing(2.0 + 1.9 * len(networks), max(3.2, 1.8 + 0.24 * len(methods)), len(networks), sharey=True)

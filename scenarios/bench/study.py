@@ -1,4 +1,4 @@
-"""`netsim bench`: every method tuned in each case of the suite, then run on other seeds; a table, figures, an entry."""
+"""`netsim bench`: tune every method in each case of the suite, run it on other seeds, and write tables and figures."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,19 +35,19 @@ class Entered:
     Parameters
     ----------
     method : str
-        A Python file that defines a class of agents, as for `netsim run coke --method`; several with commas between.
+        Python file that defines a class of agents, as for `netsim run coke --method`; several are separated by commas.
     algorithms : str
-        Which of the suite's own methods to run, too, with commas between; "all"; "none". Default: all without --method,
-        else none.
+        The suite's own methods to run, separated by commas, or "all" or "none". Default: "none" with --method, else
+        "all".
     over : str
-        Further ranges to search, METHOD.PARAMETER=LOW:HIGH or …:log, with commas between. Parameters of the names eta,
-        rho, gamma, beta, v and mu have ranges of the suite.
+        Further ranges to search, METHOD.PARAMETER=LOW:HIGH or …:log, separated by commas. The suite has ranges for
+        parameters named eta, rho, gamma, beta, v and mu.
     problems : str
-        Which problems, with commas between.
+        Problems, separated by commas.
     networks : str
-        Which networks, with commas between.
+        Networks, separated by commas.
     paired : str
-        The method that others are compared with, seed by seed; by default LT-ADMM, where that is tried.
+        The method that all others are compared with, seed by seed. Default: LT-ADMM, if it runs.
     """
 
     method: str | None = None
@@ -65,14 +65,14 @@ class Entered:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """How the work is done.
+    """The number of processes, and the folder of results.
 
     Parameters
     ----------
     jobs : int
         Number of processes.
     folder : str
-        The folder of all trials and runs, from which an interrupted benchmark continues.
+        Folder that stores all trials and runs; an interrupted benchmark continues from it.
     """
 
     jobs: int = 2
@@ -84,7 +84,7 @@ Case = tuple[str, str, str]
 
 
 def experiment(*, entered: Entered = Entered()) -> Experiment:
-    """Every method in each case of the suite that suits it."""
+    """Return the experiment: every method in each case of the suite that suits it."""
     methods = entered.methods()
     left_out = _left_out(entered, methods)
     if all(left_out.values()):
@@ -101,7 +101,7 @@ def experiment(*, entered: Entered = Entered()) -> Experiment:
 
 
 def _left_out(entered: Entered, methods: Mapping[str, Method]) -> dict[Case, str]:
-    """Return why a method does not run in a case; "" if it does."""
+    """Return, for each case, the reason why its method does not run there; "" if it runs."""
     networks = {name: NETWORKS[name] for name in chosen_names("networks", entered.networks, NETWORKS)}
     absent = {name: network.missing() for name, network in networks.items()}
     found = {}
@@ -116,14 +116,14 @@ def _left_out(entered: Entered, methods: Mapping[str, Method]) -> dict[Case, str
 def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), check: str | None = None) -> None:
     """A fixed suite for any method: bits and time to a target error, and survival, on lossy and real links.
 
-    Each method is tuned in each case by the same number of runs, on separate seeds, and then runs on ten others.
-    Unsuitable cases of a method are left out, with the reason in the table. One method takes some minutes on two cores,
-    all of them about an hour.
+    Each method is tuned in each case by the same number of runs, on separate seeds, and then runs on ten others. Cases
+    that do not suit a method are left out; the table gives the reason. On two cores one method takes some minutes, and
+    all methods about an hour.
 
     Parameters
     ----------
     check : str
-        A run folder of this study (an entry) to check instead, by repeating one run of each case.
+        Run no benchmark, but check this run folder of an earlier one (an entry) by repeating one run of each case.
     """
     if check is not None:
         check_entry(study, check)
@@ -142,7 +142,7 @@ def bench(study: Study, *, entered: Entered = Entered(), work: Work = Work(), ch
     how: dict[str, Any] = {"jobs": work.jobs, "reporter": study.reporter}
     check_folder(Path(work.folder), "folder")
     if over:
-        # The suite's results test a choice: they count the seeds on which a method survives.
+        # No validation seeds: the final runs on other seeds test the choice, by counting the seeds that survive.
         search: dict[str, Any] = {"seeds": TUNING_SEEDS, "validation": (), "candidates": CANDIDATES, "of": "mean"}
         made = made.tune(over, out=work.folder, metric="score", **search, **how).experiment
     results = made.run(work.folder, **how)
@@ -168,7 +168,7 @@ def _measured(results: Results, made: Experiment) -> pd.DataFrame:
 
 
 def _answer(study: Study, table: pd.DataFrame) -> None:
-    """Answer which method reaches the target with the fewest bits in most cases; nothing if none reaches it."""
+    """State which method reaches the target with the fewest bits in most cases; nothing if no method reaches it."""
     study.ask("What does it take to reach the target, and does it survive loss?")
     reached = table[table["survived"] * 2 >= table["seeds"]].dropna(subset=["kbit"])
     if reached.empty:

@@ -1,4 +1,4 @@
-"""The suite: problems, networks, seeds, tuning. A change of any of them makes a new version."""
+"""The suite: problems, networks, seeds, tuning. A change of any of these requires a new version number."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from netsim.scenarios.tasks.motes import numbered
 
 VERSION = 1
 SEEDS = range(10)
-"""The seeds of the results."""
+"""The seeds of the final runs."""
 
 TUNING_SEEDS = range(100, 103)
 """The seeds on which methods are tuned."""
 
 CANDIDATES = 12
-"""The candidates that tuning compares in each case: 12 on one seed, 6 on a second, 3 on a third, 21 runs."""
+"""Candidates per case in successive halving: 12 on one seed, the best 6 on a second, 3 on a third: 21 runs."""
 
 RANGES: Mapping[str, str] = {
     "eta": "0.01:3:log",
@@ -27,15 +27,15 @@ RANGES: Mapping[str, str] = {
     "v": "0.001:3:log",
     "mu": "0.9:0.995",
 }
-"""The range in which a method's parameter of that name is searched; other parameters keep their values."""
+"""For each parameter name, the range in which tuning searches; other parameters keep their values."""
 
 AGENTS, EDGES = 10, 28
-"""The size of the random graph."""
+"""Numbers of nodes and edges of the random graph."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """A network of an experiment: uniform links on the problem's graph, or a measured network.
+    """A network of the benchmark: uniform links on the problem's graph, or a measured network.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Links:
     measured: Callable[[], LinkedGraph] | None = None
 
     def missing(self) -> str:
-        """Return why the network is unavailable, naming the missing table; else ""."""
+        """Return the reason why the network is unavailable, with the missing table's name; "" if it is available."""
         try:
             if self.measured is not None:
                 self.measured()
@@ -61,7 +61,7 @@ class Links:
         return ""
 
     def topology(self, setup: Setup) -> "nx.Graph[int] | None":
-        """Return the measured graph, or None for the problem's; raises BadInput if a table is missing."""
+        """Return the measured graph, or None to use the problem's graph; raises BadInput if a table is missing."""
         return None if self.measured is None else numbered(self.measured()).graph
 
     def network(self, setup: Setup) -> Network:

@@ -1,4 +1,4 @@
-"""Positions of motes, their reception, and the tree over which they report to the sink."""
+"""The positions of motes, their links, and the tree over which they report to the sink."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from netsim.scenarios.tasks.site import OwnSite
 from netsim.util import check
 
 _DEFAULTS = {"path-loss": {"exponent": 3.5, "shadowing": 4.0, "fading": 4.0}, "disk": {"loss": 0.1}}
-_FRAME = 8 * 50  # the frame size (bits on the air) that defines links of given motes
+_FRAME = 8 * 50  # frame size (bits on the air) that defines the links of motes at given places
 _WHY = {"path-loss": "on a disk all within reach hear alike", "disk": "path loss decides how many frames are lost"}
 
 
@@ -26,24 +26,25 @@ class SensorField(OwnSite):
     Parameters
     ----------
     agents : int
-        Number of motes, the sink among them: the one nearest to a corner.
+        Number of motes including the sink, which is the mote nearest to a corner.
     side : float
         Length of the field's sides in metres.
     radius : float
-        Reach in metres: "path-loss": where half of the frames are received, without shadowing; "disk": where all ends.
+        Range in metres. "path-loss": the distance at which half of the frames are received, without shadowing. "disk":
+        no frame is received beyond it.
     model : str
         "path-loss": log-distance path loss, which decides how many frames are lost; "disk": all motes within range
         receive each other's frames, except a share --loss.
     exponent : float
         "path-loss": its exponent, 3.5 by default.
     shadowing : float
-        "path-loss": standard deviation in dB of what walls do to a link, for good, 4 by default.
+        "path-loss": standard deviation in dB of each link's constant shadowing, as by walls; 4 by default.
     fading : float
-        "path-loss": standard deviation in dB of what changes from frame to frame, 4 by default.
+        "path-loss": standard deviation in dB of the fading, which changes from frame to frame; 4 by default.
     loss : float
         "disk": probability that a frame is lost, 0.1 by default.
     tree : str
-        "etx": paths of least expected transmissions; "hops": of least hops.
+        "etx": paths with the fewest expected transmissions; "hops": paths with the fewest hops.
     """
 
     agents: int = 40
@@ -57,7 +58,7 @@ class SensorField(OwnSite):
     tree: str = "etx"
 
     def resolved(self) -> "SensorField":
-        """Return the field with all its model's parameters set; raises BadInput for unusable arguments."""
+        """Return the field with all parameters of its model set; raises BadInput for unusable arguments."""
         check.integer("agents", self.agents, low=2)
         for name in ("side", "radius"):
             check.finite(name, getattr(self, name), above=0.0)
@@ -80,7 +81,7 @@ class SensorField(OwnSite):
         return found
 
     def _placed(self, preset: presets.Preset) -> "Layout":
-        """Return the motes of the site; a mote without a path to the sink has the parent None."""
+        """Return the layout of the site's motes; a mote without a path to the sink has the parent None."""
         found, radio = self.deployment(), preset.radio
         assert radio is not None
         assert radio.phy is not None
@@ -93,7 +94,7 @@ class SensorField(OwnSite):
         return Layout(found.graph, {}, received, found.sink, parents, found)
 
     def layout(self, preset: presets.Preset, seed: int) -> "Layout":
-        """Return motes at random positions, or those of a site, and the tree.
+        """Return the layout of motes, at random positions or those of a site, with their tree.
 
         Raises
         ------
@@ -104,7 +105,8 @@ class SensorField(OwnSite):
         return _at_random(field, preset.link, seed) if field.site is None else field._placed(preset)
 
     def _path_loss(self) -> LogDistance:
-        """Return the path loss model; in a random field the received power at ``radius`` is the sensitivity."""
+        """Return the path loss model, with the transmit power for which the power received at ``radius`` is the
+        sensitivity."""
         given = {name: getattr(self, name) for name in ("exponent", "shadowing", "fading")}
         model = LogDistance(**{name: value for name, value in given.items() if value is not None})
         power = model.sensitivity + model.path_loss(self.radius)
@@ -113,24 +115,24 @@ class SensorField(OwnSite):
 
 @dataclass(frozen=True)
 class Layout:
-    """Motes with positions ``pos`` (m), their links, and the tree of ``parents``, rooted at the sink."""
+    """Motes with positions ``pos`` (m), their links, and ``parents``: each mote's next hop towards the sink."""
 
     graph: "nx.Graph[Any]"
     links: Mapping[tuple[Any, Any], Link]
     received: Mapping[tuple[Any, Any], float]
-    """The probability that a link's frame is received if no other mote sends."""
+    """For each directed link, the probability that a frame is received if no other mote sends."""
     sink: Any
     parents: Mapping[Any, Any]
     deployment: Deployment | None = None
-    """Of motes at given places."""
+    """The deployment, if the motes are at given places; otherwise None."""
 
     def network(self, link: Link, radio: Radio, **options: Any) -> Network:
-        """Return the network."""
+        """Return the network of these motes."""
         if self.deployment is not None:
             own = self.deployment.preset.radio
             assert own is not None
             names = ("access", "acks", "max_frame_retries", "duty_cycle")
-            # Other settings, such as the power, are the site's.
+            # All other settings, such as the transmit power, remain the site's.
             radio = replace(own, phy=None, **{name: getattr(radio, name) for name in names})
             return self.deployment.network(radio=radio, **options)
         return Network(self.graph, link, links=self.links, medium=radio, **options)
@@ -146,14 +148,15 @@ class Layout:
     def expected(self, mote: Any, tries: int) -> float:
         """Return the probability that a reading arrives without collisions: Π 1 − (1 − p)^tries over its hops.
 
-        A frame that arrived without acknowledgement is sent again, so tries end early only after an arrival.
+        Here p is the probability that a frame is received over a hop. If only the acknowledgement is lost, the frame is
+        sent again; a sender thus stops before ``tries`` only after the frame has arrived.
         """
         if self.parents[mote] is None:
             return 0.0
         return math.prod(1.0 - (1.0 - self.received[ends]) ** tries for ends in self.path(mote))
 
 
-# A study's network, motes and report need the same layout in succession.
+# The study's network, motes and report ask for the same layout one after the other.
 @lru_cache(maxsize=1)
 def _at_random(field: SensorField, link: Link, seed: int) -> Layout:
     """Return a field of motes at random places; see `SensorField.layout`."""
@@ -180,7 +183,7 @@ def _at_random(field: SensorField, link: Link, seed: int) -> Layout:
 
 
 def _parents(graph: "nx.Graph[Any]", received: Mapping[tuple[Any, Any], float], sink: Any, tree: str) -> dict[Any, Any]:
-    """Return each mote's next hop, where a frame with acknowledgement takes 1/(p_ab p_ba) transmissions.
+    """Return each mote's next hop; a frame with acknowledgement costs an expected 1/(p_ab p_ba) transmissions.
 
     Source of the metric: De Couto, Aguayo, Bicket and Morris, "A high-throughput path metric for multi-hop wireless
     routing", MobiCom 2003.
@@ -188,7 +191,7 @@ def _parents(graph: "nx.Graph[Any]", received: Mapping[tuple[Any, Any], float], 
 
     def cost(a: Any, b: Any, _: Any) -> float | None:
         both = received[a, b] * received[b, a]
-        # None: no link. A mote may be received by one that it does not receive.
+        # None means no link: reception may be possible in one direction only.
         return None if not both else 1.0 / both if tree == "etx" else 1.0
 
     paths = nx.single_source_dijkstra_path(graph, sink, weight=cost)

@@ -1,4 +1,4 @@
-"""The figures of convergecast: delivery, latency and energy by hops; the tree on the map."""
+"""The figures of convergecast: delivery, latency and energy by number of hops, and the tree on the map."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -16,13 +16,13 @@ from netsim.studies.figures import Axes, Figure, drawing, legend_below
 _BREAK = (math.nan, math.nan)
 _LINES = {"acks": "-", "no acks": "--"}
 _MARKS = "os^vD"
-# The share of a field's side beyond which a mote is drawn at the edge; the height (m) between two floors.
+# Share of a field's side beyond which a mote is drawn at the edge; least height difference (m) between two floors.
 _MARGIN, _STOREY = 0.3, 2.0
-_MOST_NAMED = 30  # motes on a map that have their names beside them
+_MOST_NAMED = 30  # largest number of motes whose names are written on the map
 
 
 def draw_by_hops(by_hops: pd.DataFrame, title: str) -> Figure:
-    """Draw delivery, latency and energy of frames against hops: a colour for each duty cycle, dashed without acks."""
+    """Draw delivery, latency and energy of frames by number of hops: one colour per duty cycle, dashed without acks."""
     figure, panels = drawing(12.5, 4.4, 3, title=f"Convergecast: {title}")
     columns = {
         "delivered_%": "readings that arrive (%)",
@@ -59,8 +59,8 @@ def draw_tree(
 ) -> Figure:
     """Draw the tree on the map for the first and the last run, coloured by delivery and energy on common scales.
 
-    ``parents`` has the parents of runs, by name, that differ from the layout's; ``lost`` lists the motes that lost
-    theirs before the end.
+    ``parents`` maps the names of runs to parents that differ from the layout's. ``lost`` has, by run, the motes without
+    a parent at the end.
     """
     names = list(dict.fromkeys([motes["algorithm"].iloc[0], motes["algorithm"].iloc[-1]]))
     view = _View(layout)
@@ -76,7 +76,7 @@ def draw_tree(
             (row[1], 1e3 * part["frames_j"], "energy of frames (mJ)", "viridis_r", most),
         ):
             for line, here in (("-", tree.keys() - before), ("--", tree.keys() & before)):
-                # All hops as one line, with breaks between them.
+                # One line object draws all hops; breaks separate them.
                 hops = [[*map(view.places.__getitem__, (mote, tree[mote])), _BREAK] for mote in here]
                 if hops:
                     panel.plot(*np.concatenate(hops).T, line, color="0.6", lw=1, zorder=1)
@@ -90,9 +90,9 @@ def draw_tree(
 
 
 class _View:
-    """The drawn positions of motes: floors side by side, and distant motes at the edge.
+    """The drawn positions of motes: floors side by side, and distant motes moved to the panel's edge.
 
-    ``places`` are positions on the panel, ``far`` the positions in metres of motes at its edge.
+    ``places`` are the positions on the panel; ``far`` holds the true positions (m) of the motes drawn at the edge.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -116,7 +116,7 @@ class _View:
         self.places = {node: tuple(place + self._moved(at[node])) for node, place in inside.items()}
 
     def _moved(self, at: tuple[float, ...]) -> "NDArray[np.float64]":
-        """Return the displacement of a mote's drawing because of its floor."""
+        """Return the offset by which a mote is drawn because of its floor."""
         moved = np.zeros(2)
         if len(at) > 2:
             moved[self.axis] = self.step * next(k for k, (low, high) in enumerate(self.floors) if low <= at[2] <= high)
@@ -132,14 +132,13 @@ class _View:
             how: dict[str, Any] = {"textcoords": "offset points", "ha": side, "va": "center", "fontsize": 7}
             how |= {"zorder": 4, "bbox": {"pad": 0.5, "fc": "w", "ec": "none"}}
             panel.annotate(f"{mote}: far off, at ({where})", self.places[mote], (apart, 0), **how)
-        # The panel keeps its size and shows more of the field, because motes along a road would otherwise lie on its
-        # axis.
+        # The panel keeps its size and shows more of the field; otherwise motes along a road would be drawn on the axis.
         panel.set_aspect("equal", adjustable="datalim")
         panel.set(xlabel="x (m)", ylabel="y (m)")
         self.mark_floors(panel)
 
     def name_motes(self, panel: Axes, motes: Collection[Any]) -> None:
-        """Write the names of a few motes above them; those of many would cover each other and the tree."""
+        """Write each mote's name above it, unless so many names would cover each other and the tree."""
         if len(motes) > _MOST_NAMED:
             return
         for mote in motes:
@@ -148,15 +147,15 @@ class _View:
                 panel.annotate(str(mote), self.places[mote], (0, 5), zorder=4, **how)
 
     def mark_floors(self, panel: Axes) -> None:
-        """Write each floor's height beside it, and the coordinates on each along the axis."""
+        """Write each floor's height beside it, and label the axis with the coordinates on each floor."""
         if len(self.floors) < 2:
             return
         low, high = self.low[self.axis], self.high[self.axis]
-        # Avoid a negative zero.
+        # Adding 0.0 turns a negative zero into zero.
         ticks = [tick + 0.0 for tick in np.linspace(low, high, 3).round() if low <= tick <= high] or [low]
         moved = [(tick + self.step * k, f"{tick:g}") for k in range(len(self.floors)) for tick in ticks]
         (panel.set_yticks if self.axis else panel.set_xticks)([each for each, _ in moved], [text for _, text in moved])
-        # A height outside the panel would not be drawn.
+        # Matplotlib would not draw a height outside the panel.
         top_left = self.low.copy()
         top_left[1] = high + self.step * (len(self.floors) - 1) if self.axis else self.high[1]
         panel.update_datalim([top_left])
@@ -174,7 +173,7 @@ class _View:
 
 
 def _floors(heights: Collection[float]) -> list[tuple[float, float]]:
-    """Return the least and the largest height (m) of each floor, from below; no mote lies between two floors."""
+    """Return the heights (m) of the lowest and the highest mote of each floor, from bottom to top."""
     floors: list[tuple[float, float]] = []
     for height in sorted(heights):
         if floors and height - floors[-1][1] < _STOREY:

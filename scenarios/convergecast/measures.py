@@ -1,4 +1,4 @@
-"""Measures of a convergecast: each reading's path, reasons of loss, and sums by mote, by hops and by run."""
+"""Measures of a convergecast: each reading's path, reasons of loss, and sums by mote, by number of hops and by run."""
 
 import math
 from collections import Counter
@@ -21,9 +21,9 @@ _DAY = 86_400.0
 
 
 def by_reading(run: Run, layout: Layout) -> pd.DataFrame:
-    """Return a row for each due reading: when it was taken, first sent and received (s), and the reason of a loss.
+    """Return a row for each due reading: the times (s) when taken, first sent and received, and the reason if lost.
 
-    Without acknowledgements motes do not know of lost frames, and the ``reason`` is empty: see `losses`.
+    Without acknowledgements motes do not detect lost frames, so ``reason`` is empty; `losses` counts them.
     """
     arrived, reasons = dict(_arrivals(run, layout)), dict(_reasons(run))
     rows = []
@@ -42,7 +42,7 @@ def by_reading(run: Run, layout: Layout) -> pd.DataFrame:
 
 
 def _arrivals(run: Run, layout: Layout) -> Iterator[tuple[tuple[Any, int], float]]:
-    """Yield each reading that arrived, by mote and number, and when."""
+    """Yield (mote, index of the reading) and the arrival time of each reading that arrived."""
     sink = _routing(run)[layout.sink]
     if isinstance(sink, Collector):
         places = _places(run)
@@ -53,7 +53,7 @@ def _arrivals(run: Run, layout: Layout) -> Iterator[tuple[tuple[Any, int], float
 
 
 def _reasons(run: Run) -> Iterator[tuple[tuple[Any, int], str]]:
-    """Yield each given-up reading's reason, the last one if copies of it were given up twice."""
+    """Yield (mote, index) and reason of each reading that was given up; of several pairs the last one counts."""
     numbers, places = _numbers(run), _places(run)
     for each in _routing(run).values():
         for key, reason in each.lost.items():
@@ -64,26 +64,26 @@ def _reasons(run: Run) -> Iterator[tuple[tuple[Any, int], str]]:
 
 
 def _places(run: Run) -> dict[tuple[Any, int], tuple[Any, int]]:
-    """Return {(mote, the routing's number of a reading): (mote, which of its readings it is)}."""
+    """Return {(mote, the routing layer's packet number): (mote, index of the reading)}."""
     numbers = {name: getattr(each, "numbers", ()) for name, each in _routing(run).items()}
     return {(name, number): (name, place) for name, each in numbers.items() for place, number in enumerate(each, 1)}
 
 
 def _routing(run: Run) -> dict[Any, Any]:
-    """Return each mote's routing part."""
+    """Return each mote's routing layer."""
     return {name: agent.routing for name, agent in run.agents.items()}  # type: ignore[attr-defined]
 
 
 def _numbers(run: Run) -> dict[tuple[Any, float], tuple[Any, int]]:
-    """Return {(mote, time taken): (mote, number)}."""
+    """Return {(mote, sampling time): (mote, index of the reading)}."""
     times = {name: agent.app.taken_at for name, agent in run.agents.items()}  # type: ignore[attr-defined]
     return {(name, time): (name, number) for name, taken in times.items() for number, time in enumerate(taken, 1)}
 
 
 def losses(readings: pd.DataFrame, run: Run) -> pd.DataFrame:
-    """Return the number of lost readings, and their share of those due, by reason; they add up exactly.
+    """Return the number of lost readings by reason, and their share of the due readings; the counts add up exactly.
 
-    If motes do not know, each reading is one frame per hop, and the ledger has the frames' outcomes.
+    Without acknowledgements each reading is one frame per hop, so the outcomes are those of frames in the ledger.
     """
     missing = readings[readings["arrived_s"].isna()]
     counts = Counter(missing["reason"][missing["reason"] != ""])
@@ -98,10 +98,11 @@ def losses(readings: pd.DataFrame, run: Run) -> pd.DataFrame:
 
 
 def by_mote(run: Run, readings: pd.DataFrame, layout: Layout, energy: Energy, tries: int | None) -> pd.DataFrame:
-    """Return a row for each mote but the sink: hops, readings due, taken, sent and arrived, frames, and energy.
+    """Return a row for each mote except the sink: hops; readings due, taken, sent and arrived; frames; energy.
 
-    ``expected_%`` of the readings arrive over the tree without collisions, with ``tries`` tries; ``latency_s`` is the
-    mean of those that arrived; ``frames_j`` is the energy of sending and receiving frames.
+    ``expected_%`` is the share of readings that would arrive over the tree without collisions, with ``tries`` tries per
+    hop. ``latency_s`` is the mean over the readings that arrived. ``frames_j`` is the energy for sending and receiving
+    frames.
     """
     motes = list(layout.parents)
     groups = readings.groupby("mote", sort=False)
@@ -121,7 +122,7 @@ def by_mote(run: Run, readings: pd.DataFrame, layout: Layout, energy: Energy, tr
 
 
 def sums(motes: pd.DataFrame, readings: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return the rows by group: delivery and latency of all readings, the rest as means per mote."""
+    """Return the rows aggregated by group: delivery and latency over all readings, other columns as means per mote."""
     due = motes["expected_%"] * motes["readings"]
     groups = motes.assign(due=due).groupby(by, sort=False)
     totals, means = groups.sum(numeric_only=True), groups.mean(numeric_only=True)
@@ -146,7 +147,7 @@ def sums(motes: pd.DataFrame, readings: pd.DataFrame, by: list[str]) -> pd.DataF
 
 
 def lasting(motes: pd.DataFrame, battery: float, seconds: Mapping[str, float]) -> pd.DataFrame:
-    """Return the lifetime in days of batteries of a capacity (mAh) for each run: the first and the median mote's.
+    """Return, for each run, the days until the first and the median mote's battery of a given capacity (mAh) is empty.
 
     ``seconds`` is each run's length.
     """

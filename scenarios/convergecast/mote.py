@@ -1,4 +1,4 @@
-"""The motes of a convergecast: they sample, and forward others' readings over a given or found tree."""
+"""The motes of a convergecast: they sample, and forward all readings over a known tree or one found by routing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping
@@ -14,12 +14,12 @@ from netsim.draw import Edge, Star
 
 _ARRIVED = "delivered"
 NO_ROUTE = "no route"
-"""Why a reading is lost whose mote has no parent."""
-SLOT = 10e-3  # s, of TSCH
+"""Reason of loss of a reading whose mote has no parent."""
+SLOT = 10e-3  # s, slot length of TSCH
 
 
 async def moments(mote: Any, is_sink: bool, since: float = 0.0) -> AsyncIterator[float]:
-    """Yield a mote's sampling times, random because motes that coincide once would coincide every time."""
+    """Yield a mote's sampling times, random within each period, so that no two motes collide in every period."""
     for k in range(0 if is_sink else mote.readings):
         await asyncio.sleep(since + mote.period * (k + mote.rng.random()) - mote.now)
         mote.taken_at.append(mote.now)
@@ -27,7 +27,7 @@ async def moments(mote: Any, is_sink: bool, since: float = 0.0) -> AsyncIterator
 
 
 class Arrival(NamedTuple):
-    """A reading at the sink: its mote, and when it was taken and received (s)."""
+    """A reading received by the sink: its mote, and the times (s) at which it was taken and received."""
 
     mote: Hashable
     taken: float
@@ -35,12 +35,13 @@ class Arrival(NamedTuple):
 
 
 class TreeMote(netsim.Agent):
-    """Takes a number of readings, one per period (s), and forwards them and received ones to its parent.
+    """Takes a given number of readings, one per period (s), and forwards these and received readings to its parent.
 
-    The sink takes none; other motes without a parent lose all readings. With ``acks`` it waits for each frame's
-    acknowledgement. It runs for two more periods, to forward late readings. ``taken_at`` lists the times of readings
-    (s), ``sent_at`` the times at which each, by its number, was first offered to the radio; the sink's ``heard`` lists
-    arrivals. ``lost`` has the reason for each unacknowledged reading, by mote and time.
+    The sink takes no readings; another mote without a parent loses all its readings. With ``acks`` the mote waits for
+    each frame's acknowledgement. After its last reading it runs for two more periods, to forward late readings.
+    ``taken_at`` lists the sampling times (s). ``sent_at`` maps a reading's index to the time at which it was first
+    passed to the radio. The sink's ``heard`` lists arrivals. ``lost`` has the reason of loss of each unacknowledged
+    reading, by mote and time.
     """
 
     draw: ClassVar = {"is_sink": Star(), "parent": Edge()}
@@ -55,7 +56,7 @@ class TreeMote(netsim.Agent):
 
     @property
     def routing(self) -> "TreeMote":
-        """The mote itself, to be measured like a `netsim.Mote` with the parts ``routing`` and ``app``."""
+        """Return the mote itself, so that measures can read it like a `netsim.Mote` with ``routing`` and ``app``."""
         return self
 
     app = routing
@@ -67,7 +68,7 @@ class TreeMote(netsim.Agent):
                 await asyncio.gather(self.sample(), self.listen())
 
     async def sample(self) -> None:
-        """Take readings, and forward them."""
+        """Take readings and send them towards the sink."""
         async for _ in moments(self, self.is_sink):
             if self.parent is not None:
                 self.sent_at[len(self.taken_at)] = self.now
@@ -83,7 +84,7 @@ class TreeMote(netsim.Agent):
                 await self.forward(frame.payload)
 
     async def forward(self, reading: list[Any]) -> None:
-        """Send a reading to the parent, until it is acknowledged or just once."""
+        """Send a reading to the parent: with ``acks`` until it is acknowledged, otherwise once."""
         if self.parent is None:
             self.lost[reading[0], reading[1]] = NO_ROUTE
         elif not self.acks:
@@ -93,9 +94,9 @@ class TreeMote(netsim.Agent):
 
 
 class Reports(netsim.Part):
-    """The application above a part ``routing``: reports the time of each reading, from ``since`` (s) on.
+    """An application that reports the time of each reading through the mote's ``routing``, from ``since`` (s) on.
 
-    ``taken_at`` lists these times.
+    ``taken_at`` lists the sampling times.
     """
 
     def __init__(self, period: float, readings: int, since: float = 0.0) -> None:
@@ -103,17 +104,17 @@ class Reports(netsim.Part):
         self.taken_at: list[float] = []
 
     async def run(self) -> None:
-        """Take all readings."""
+        """Take all readings and pass each to the routing layer."""
         routing: Any = self.mote.parts["routing"]
         async for now in moments(self, routing.is_sink, self.since):
             routing.report(now)
 
 
 class PartsMote(netsim.Mote):
-    """A mote with the parts ``routing`` and ``app``, a `Reports`; like `TreeMote`, it runs for two more periods."""
+    """A mote with a ``routing`` layer and a `Reports` application; like `TreeMote`, it runs for two more periods."""
 
     async def run(self) -> None:
-        """Run the parts until the end."""
+        """Run the routing layer and the application until the end."""
         app: Any = self.parts["app"]
         with suppress(TimeoutError):
             async with asyncio.timeout((app.readings + 2) * app.period):
@@ -121,7 +122,7 @@ class PartsMote(netsim.Mote):
 
 
 class Tree(Collector):
-    """Routing over a tree that is known: no control traffic. A reading is sent up to ``attempts`` times a hop."""
+    """Routing over a known tree, without control traffic; a reading is sent up to ``attempts`` times per hop."""
 
     gradient = 0
 
@@ -134,13 +135,13 @@ class Tree(Collector):
         return []
 
     def choose(self) -> None:
-        """Keep the parent."""
+        """Do nothing: the parent is fixed."""
 
     def measure(self, neighbor: Hashable, outcome: Delivery) -> None:
-        """Estimate nothing."""
+        """Do nothing: no link quality is needed."""
 
     def inspect(self, packet: Packet, sender: Hashable, gradient: int) -> bool:
-        """Forward everything."""
+        """Return True, so that every packet is forwarded."""
         return True
 
 
@@ -149,7 +150,7 @@ ROUTING: Mapping[str, type[Collector]] = {"ctp": CTP, "rpl": RPL}
 
 
 def tsch(cycle: float, is_sink: bool) -> TSCH:
-    """Return TSCH with a cell about every ``cycle`` seconds: an odd number of slots, so that all channels are used."""
+    """Return TSCH with one cell about every ``cycle`` seconds; an odd number of slots makes it use all channels."""
     return TSCH(is_sink, slotframe=2 * round((cycle / SLOT - 1) / 2) + 1)
 
 
@@ -159,4 +160,4 @@ MACS: Mapping[str, Callable[[float, bool], Mac]] = {
     "contikimac": lambda cycle, _: ContikiMAC(cycle),
     "tsch": tsch,
 }
-"""MAC layers that switch the radio themselves, by name: made from the seconds from waking to waking."""
+"""Functions that make a MAC layer with radio duty cycling, by name; the argument is the wake-up interval (s)."""

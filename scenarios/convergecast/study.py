@@ -28,7 +28,7 @@ from netsim.studies.seeds import GraphSeeds
 from netsim.util import check
 
 _CYCLES, _CYCLE = {"csma": 1.0, "tsch": 0.07}, 0.125
-_SENSE_DBM = -90.0  # for ContikiMAC: the threshold of Contiki's CC2420 driver
+_SENSE_DBM = -90.0  # for ContikiMAC: the carrier-sense threshold of Contiki's CC2420 driver
 _NAMES = {"xmac": "X-MAC", "contikimac": "ContikiMAC"}
 
 
@@ -41,15 +41,15 @@ class RadioUse:
     routing : str
         "tree": the field's best tree, known from the start; "ctp" or "rpl": motes find their routes themselves.
     mac : str
-        "csma": CSMA-CA; "lpl", "xmac" or "contikimac": radios wake once in --cycle seconds, each when it likes; "tsch":
-        all wake for the same cell of 10 ms, each time on another channel.
+        "csma": CSMA-CA. "lpl", "xmac" or "contikimac": radios wake once in --cycle seconds, at independent times.
+        "tsch": all radios wake for the same cell of 10 ms, each time on another channel.
     acks : bool
-        Whether frames are acknowledged, and sent again up to three times; by default both ways run. Routing protocols
-        and the other MAC layers always take acknowledgements, and send again themselves.
+        Whether frames are acknowledged and retransmitted up to three times; by default both settings run. Routing
+        protocols and MAC layers other than "csma" always use acknowledgements and their own retransmissions.
     awake : str
-        "csma": shares of the time that radios are on, all at the same time, with commas between; 1,0.1,0.01 by default.
+        "csma": shares of the time in which all radios are on together, separated by commas; 1,0.1,0.01 by default.
     cycle : float
-        Seconds from waking to waking; by default 1 with "csma", 0.07 (7 slots) with "tsch", else 0.125.
+        Wake-up interval in seconds; by default 1 with "csma", 0.07 (7 slots) with "tsch", else 0.125.
     """
 
     routing: str = "tree"
@@ -59,7 +59,7 @@ class RadioUse:
     cycle: float | None = None
 
     def resolved(self) -> "RadioUse":
-        """Return the settings with nothing left open; raises BadInput for inconsistent ones."""
+        """Return the settings with defaults filled in; raises BadInput for inconsistent ones."""
         check.one_of("routing", self.routing, ("tree", *ROUTING))
         mac = check.one_of("mac", self.mac, ("csma", *MACS))
         cycle = check.finite("cycle", _CYCLES.get(mac, _CYCLE) if self.cycle is None else self.cycle, above=0.0)
@@ -74,7 +74,7 @@ class RadioUse:
         return replace(found, cycle=cycle, acks=self.acks if acked is None else True)
 
     def ways(self) -> list["Way"]:
-        """Return the runs, by name."""
+        """Return the runs of the study."""
         assert self.cycle is not None
         if self.mac in MACS:
             routing = f"{self.routing.upper()}, " if self.routing in ROUTING else ""
@@ -90,11 +90,11 @@ class RadioUse:
 
     @property
     def repeats_above(self) -> bool:
-        """Whether the radio sends no frame again, because a protocol does."""
+        """Whether a protocol above the radio retransmits frames, so that the radio does not."""
         return self.routing in ROUTING or self.mac in MACS
 
     def preset(self, acks: bool = False) -> presets.Preset:
-        """Return the motes' preset; ContikiMAC, whose wake-ups end without energy, senses weaker signals."""
+        """Return the motes' preset; ContikiMAC's senses weaker signals, because its wake-ups end without energy."""
         found = presets.ieee802154(acks=acks)
         if self.mac != "contikimac":
             return found
@@ -104,7 +104,7 @@ class RadioUse:
         return found._replace(radio=replace(found.radio, phy=phy))
 
     def radio(self, way: "Way") -> Radio:
-        """Return the radio of a run; protocols retransmit themselves, and these MAC layers sense themselves."""
+        """Return the radio of a run, without retransmissions or carrier sense where a protocol does these itself."""
         radio = self.preset(way.acked).radio
         assert radio is not None
         if self.mac in MACS:
@@ -113,13 +113,13 @@ class RadioUse:
         return replace(radio, duty_cycle=way.duty, max_frame_retries=retries)
 
     def tries(self, radio: Radio, mote: Any) -> int | None:
-        """Return the maximum number of tries over a hop; None if time limits them."""
+        """Return the maximum number of tries per hop; None if a time limit ends the tries instead."""
         if self.mac in MACS:
             return None
         return int(mote.routing.attempts) if self.routing in ROUTING else 1 + radio.max_frame_retries * radio.acks
 
     def mote(self, mote: Any, layout: Layout, period: float, readings: int, acked: bool) -> Any:
-        """Return a mote with a known parent, or one with parts that route and possibly a MAC layer."""
+        """Return a `TreeMote`, or a `PartsMote` with a routing layer and possibly a MAC layer."""
         parent, is_sink = layout.parents.get(mote), mote == layout.sink
         if self.routing not in ROUTING and self.mac not in MACS:
             return TreeMote(parent, is_sink, period, readings, acked)
@@ -130,7 +130,7 @@ class RadioUse:
 
 @dataclass(frozen=True)
 class Way:
-    """One of the study's runs: its name, its radios' schedule, and whether frames are acknowledged."""
+    """One of the study's runs: its name, the radios' duty cycle, and whether frames are acknowledged."""
 
     name: str
     duty: DutyCycle | None
@@ -148,17 +148,17 @@ def experiment(
 ) -> Experiment:
     """Motes sample and report to a sink over a tree: delivery, delay, and cost.
 
-    IEEE 802.15.4 at 250 kbit/s with CSMA-CA; with and without acknowledgements, for several shares of the time awake.
-    The tree is given, or found by a routing protocol.
+    Radios are IEEE 802.15.4 at 250 kbit/s with CSMA-CA. The study runs with and without acknowledgements, for several
+    duty cycles. The tree is known in advance or found by a routing protocol.
 
     Parameters
     ----------
     period : float
-        Seconds from reading to reading of a mote.
+        Seconds between two readings of a mote.
     readings : int
         Number of readings of each mote.
     battery : float
-        The charge of a mote's battery in mAh at 3 V, to compute its days of life.
+        Capacity of a mote's battery in mAh at 3 V, to compute its lifetime.
     """
     period = check.finite("period", period, above=0.0)
     check.integer("readings", readings, low=1)
@@ -195,7 +195,7 @@ convergecast = study_of(experiment)
 
 
 def _arrived(agents: Mapping[Any, Any]) -> dict[str, float]:
-    """Return the numbers of readings taken and received so far."""
+    """Return the total numbers of readings taken and received so far."""
     taken = sum(len(mote.app.taken_at) for mote in agents.values())
     heard = sum(len(mote.routing.heard) for mote in agents.values() if mote.routing.is_sink)
     return {"readings": taken, "arrived": heard}
@@ -267,7 +267,7 @@ def _report(study: Study, played: Sequence[Played], *, field: SensorField, use: 
 
 
 def _answer(study: Study, by_run: pd.DataFrame, motes: pd.DataFrame) -> None:
-    """Answer with delivery and frames' energy where radios sleep most, beside the run without acknowledgements."""
+    """State delivery and energy of frames at the smallest duty cycle, beside the run without acknowledgements."""
     name = str(by_run.index[-1])
     per_mote = motes.loc[motes["algorithm"] == name, "delivered_%"]
     fields = {"arrived": by_run["delivered_%"][name], "mj": by_run["frames_mj"][name]}
@@ -293,7 +293,7 @@ def _answer(study: Study, by_run: pd.DataFrame, motes: pd.DataFrame) -> None:
 
 
 def _parents(study: Study) -> tuple[dict[str, dict[Any, Any]], dict[str, set[Any]]]:
-    """Return the last parents used by motes, by run, and the motes that had lost theirs at the end."""
+    """Return, for each run, the motes' last parents, and the motes that had no parent at the end."""
     parents: dict[str, dict[Any, Any]] = {}
     lost: dict[str, set[Any]] = {}
     for name, run in study.runs.items():
@@ -308,7 +308,7 @@ def _agents(run: Run) -> Mapping[Any, Any]:
 
 
 def _mac_notes(study: Study, use: RadioUse, layout: Layout) -> Iterator[str]:
-    """Yield notes on a MAC layer that explain the tables."""
+    """Yield notes on the MAC layer that explain the tables."""
     if use.mac in ("lpl", "xmac", "contikimac"):
         yield "A sender calls until its receiver wakes: the frames that end as asleep are such calls."
     radio, placed = use.preset().radio, layout.deployment
@@ -322,7 +322,7 @@ def _mac_notes(study: Study, use: RadioUse, layout: Layout) -> Iterator[str]:
 
 
 def _joining(name: str, macs: list[TSCH]) -> str:
-    """Return when the motes joined a TSCH network."""
+    """Return text on the times at which the motes joined a TSCH network."""
     joined = [each.joined_at for each in macs if each.joined_at is not None]
     again = sum(each.joins - 1 for each in macs if each.joins)
     when = f", half of them within {np.median(joined):.0f} s, the last after {max(joined):.0f} s" if joined else ""
@@ -334,7 +334,7 @@ def _joining(name: str, macs: list[TSCH]) -> str:
 
 
 def _energy_notes(motes: pd.DataFrame, by_hops: pd.DataFrame) -> Iterator[str]:
-    """Yield the share of energy spent on listening, and the motes that spend most on frames."""
+    """Yield notes on the share of energy spent on listening, and on the motes that spend most on frames."""
     for name, part in motes.groupby("algorithm", sort=False):
         share = 100 * part["listen_j"].sum() / part["used_j"].sum()
         rows = by_hops[by_hops["algorithm"] == name]

@@ -1,1 +1,1 @@
-"""Deep kernel learning: against other learners on one machine (`study`), and over a network (`network`)."""
+"""Deep kernel learning: beside other learners on one machine (`study`), and over a network (`network`)."""

@@ -24,7 +24,7 @@ _TUNING_ROWS = 1500
 _SEEDS = 2**32
 _MOST_SHOWN = 2_000_000
 _STEP = 0.01
-# Adam's decay rates of the gradients' and squares' means, and the constant added to the latter's root.
+# Adam's decay rates of the mean gradient and mean squared gradient, and the constant added to the root of the latter.
 _FIRST, _SECOND, _SMALL = 0.9, 0.999, 1e-8
 
 Grid = tuple[Sequence[float], Sequence[float]]
@@ -33,18 +33,18 @@ Factory = Callable[[float, float, int], Any]
 
 @dataclass(frozen=True)
 class Baseline:
-    """The result of a library's method."""
+    """The result of a baseline method."""
 
     method: str
     widths: str
     parameters: float
-    """Trainable parameters; NaN for a kernel method, where their number grows with the data."""
+    """Number of trainable parameters; NaN for a kernel method, where it grows with the data."""
     per_output: float
-    """Those of a model with a single output."""
+    """Number of trainable parameters of the same model with a single output."""
     measures: dict[str, float]
-    """test_mse, or test_accuracy and test_balanced_accuracy; the same of the training samples."""
+    """test_mse, or test_accuracy and test_balanced_accuracy, and the same measures of the training samples."""
     seconds: float
-    """Time to learn, without the choice of its settings."""
+    """Training time, without the choice of the settings."""
     remark: str = ""
 
 
@@ -61,7 +61,7 @@ def deep_network(part: AgentData, widths: Sequence[int], classes: int, *, regula
 
     kind = MLPClassifier if classes else MLPRegressor
     early = len(part.train_target) > _EARLY_STOPPING_ROWS
-    # The tenth that is held out is not learned from.
+    # scikit-learn holds out a tenth of the samples for early stopping, and does not learn from it.
     count = len(part.train_target) - (math.ceil(len(part.train_target) / 10) if early else 0)
     alpha, batch = penalty_of(regularizer, count, classes)
     network = kind(
@@ -76,7 +76,7 @@ def deep_network(part: AgentData, widths: Sequence[int], classes: int, *, regula
     centre = 0.0 if classes else float(part.train_target.mean())
     begin = time.perf_counter()
     with warnings.catch_warnings():
-        # The baseline's remark says that it stopped at the limit.
+        # The baseline's remark reports that training stopped at the limit.
         warnings.simplefilter("ignore", ConvergenceWarning)
         network.fit(part.train_inputs, (part.train_target - centre) / spread)
     seconds = time.perf_counter() - begin
@@ -100,8 +100,8 @@ def semi_random_network(
     """Return a deep semi-random network (`semi_random`), trained with Adam (``Deep-semi``).
 
     Its cost is (5.3), the mean loss + λ‖W‖², with the target of a regression (0 classes) scaled to variance 1. It takes
-    passes over two million samples in total, but at most 200. The dissertation states neither the method's start, steps
-    and passes, nor its bandwidths; here these are the median distances.
+    passes over two million samples in total, but at most 200. The dissertation does not state the method's initial
+    values, step sizes, number of passes and bandwidths. The bandwidths here are the median distances.
     """
     inputs, target = part.train_inputs, part.train_target
     count = len(target)
@@ -113,7 +113,7 @@ def semi_random_network(
     model = semi_random(layers, classes or 1, squared=not classes)
     batch = _batch(count)
     labels = target.astype(np.int64) if classes else (target - centre) / spread
-    # Single precision takes a third of the time, and ends at the same errors.
+    # Single precision takes a third of the time and reaches the same errors.
     cost = ModelCost(model, inputs, labels, batch=batch, regularizer=regularizer, seed=seed, dtype="float32")
     passes = max(1, min(_MOST_PASSES, _MOST_SHOWN // count))
     weights = cost.start + _adam(cost, passes * (count // batch))
@@ -136,7 +136,7 @@ def semi_random_network(
 
 
 def _adam(cost: ModelCost, steps: int) -> Array:
-    """Return θ after steps of Adam (Kingma and Ba 2015) from 0, with a step size that falls to 0 as a half cosine."""
+    """Return the parameters θ after Adam (Kingma and Ba 2015) from 0, with cosine decay of the step size to 0."""
     theta, mean, square = np.zeros(cost.size), np.zeros(cost.size), np.zeros(cost.size)
     for k in range(1, steps + 1):
         gradient = cost.gradient(theta)
@@ -156,9 +156,10 @@ def _batch(count: int) -> int:
 def penalty_of(regularizer: float, count: int, classes: int) -> tuple[float, int]:
     """Return the ``alpha`` and the ``batch_size`` with which scikit-learn's networks minimise (5.3).
 
-    The dissertation's cost is (1/T) Σ_t ℓ(f(x_t), y_t) + λ‖W‖². In a batch of B samples the library uses the mean of ℓ,
-    or of half the square in a regression, plus (α/2B)‖W‖²: so α = 2λB, or λB. Its W excludes biases, which (5.3) also
-    penalises; squares refer to the target as given to the library.
+    The dissertation's cost is (1/T) Σ_t ℓ(f(x_t), y_t) + λ‖W‖². For a batch of B samples the library minimises the mean
+    of ℓ, or of half the squared error in a regression, plus (α/2B)‖W‖². Hence α = 2λB, or λB in a regression. The
+    library's W excludes biases, which (5.3) also penalises. The squared error is that of the target as passed to the
+    library.
 
     B is at most 200 of the T = ``count`` samples. All batches of a pass are equally large except the last, which lacks
     a few samples, because a much smaller batch would be penalised much more.
@@ -168,7 +169,7 @@ def penalty_of(regularizer: float, count: int, classes: int) -> tuple[float, int
 
 
 def ceiling(part: AgentData, classes: int, *, most_rows: int, seed: int) -> Baseline:
-    """Return a Gaussian kernel method of scikit-learn without random features: SVM, or kernel ridge for a regression.
+    """Return a Gaussian kernel method of scikit-learn with exact kernels: an SVM, or kernel ridge regression.
 
     It trains on at most ``most_rows`` samples, taken at random. Its bandwidth and regulariser are the best of a grid,
     cross-validated on at most 1500 samples.
@@ -206,14 +207,14 @@ def ceiling(part: AgentData, classes: int, *, most_rows: int, seed: int) -> Base
 
 
 def _best(grid: Grid, made: Factory, inputs: Array, target: Array) -> tuple[float, float]:
-    """Return the point of a grid with the best score over three folds."""
+    """Return the grid point with the best mean score over three folds."""
     folds = np.array_split(np.arange(len(target)), 3)
 
     def score(point: tuple[float, float]) -> float:
         total = 0.0
         for held in folds:
             rest = np.setdiff1d(np.arange(len(target)), held)
-            # A fold may contain only one class, from which nothing can be learned.
+            # A fold with a single class cannot train a classifier.
             if len(np.unique(target[rest])) > 1:
                 total += made(*point, len(rest)).fit(inputs[rest], target[rest]).score(inputs[held], target[held])
         return total

@@ -17,11 +17,11 @@ _STYLES = {
 }
 _LABELS = {"test_mse": "test MSE", "test_accuracy": "test accuracy"}
 _MANY = 12
-"""From this many classes on numbers are small, and zeros left out."""
+"""With at least this many classes the numbers are small, and zeros are omitted."""
 
 
 def parameters_figure(table: pd.DataFrame, theirs: pd.DataFrame, metric: str, title: str) -> Figure:
-    """Draw the metric against trainable parameters per output: own results filled, published ones hollow."""
+    """Draw the metric against trainable parameters per output: results of this run filled, published results hollow."""
     figure, panel = drawing(9, 4.8)
     for method, (colour, marker) in _STYLES.items():
         ours = table[table["method"] == method]
@@ -44,7 +44,7 @@ def parameters_figure(table: pd.DataFrame, theirs: pd.DataFrame, metric: str, ti
     panel.set(xlabel="trainable parameters, one output", ylabel=_LABELS[metric])
     panel.set_title(title)
     handles, labels = panel.get_legend_handles_labels()
-    # Own results come first.
+    # Draw netsim's results before the published ones.
     order = sorted(range(len(labels)), key=lambda place: "published" in labels[place])
     figure.legend([handles[i] for i in order], [labels[i] for i in order], loc="outside right upper", frameon=False)
     return figure
@@ -53,7 +53,7 @@ def parameters_figure(table: pd.DataFrame, theirs: pd.DataFrame, metric: str, ti
 def confusion_figure(confusion: NDArray[np.int64], classes: Sequence[str], title: str) -> Figure:
     """Draw a confusion matrix: shares of each true class (row) by colour, counts as numbers."""
     count = len(classes)
-    # A dollar sign would begin a formula.
+    # Escape dollar signs, which would begin a formula.
     classes, title = [name.replace("$", r"\$") for name in classes], title.replace("$", r"\$")
     side = min(max(5.0, 0.42 * count + 1.8), 14.0)
     figure, panel = drawing(side + 1.0, side, grid="")

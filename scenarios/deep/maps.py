@@ -21,12 +21,12 @@ from netsim.util.typing import Array
 
 FIRST = (1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
 LATER = (1 / 4, 1 / 2, 1.0, 2.0, 4.0)
-"""The grids of the first layer's bandwidth and of all later ones', in medians."""
+"""Grids in multiples of the median distance: for the first layer's bandwidth, and for that of all later layers."""
 
 _MOST_ROWS = 2000
 _MOST_FEATURES = 1000
 _FOLDS = 3
-# With few frequencies results vary between draws, so three draws are tried.
+# With at most this many features results vary between draws of the frequencies, so three draws are averaged.
 _FEW_FEATURES, _DRAWS = 100, 3
 
 
@@ -40,17 +40,17 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """Its name in tables."""
+        """Return the map's name in tables."""
         return f"{self.method} {self.structure}"
 
     @property
     def structure(self) -> str:
-        """The widths in the notation of the published tables."""
+        """Return the layer widths in the notation of the published tables."""
         return "+".join(str(width) for width in self.widths)
 
     @property
     def features(self) -> int:
-        """Length of a feature vector."""
+        """Return the length of a feature vector."""
         return sum(self.widths) if self.method == "DKL-MLP" else self.widths[-1]
 
     def sigmas(
@@ -65,19 +65,19 @@ class Shape:
     def build(
         self, sample: Array, times: Sequence[float], seed: int, medians: dict[Any, float] | None = None
     ) -> FeatureMap:
-        """Return the map, with bandwidths by `sigmas` for a sample of inputs, shape (n, d)."""
+        """Return the map, with bandwidths from `sigmas` for a sample of inputs of shape (n, d)."""
         sigmas = self.sigmas(sample, times, seed, medians)
         layers = fourier_layers(sample.shape[1], self.widths, sigmas=sigmas, kernels=self.kernels, seed=seed)
         return composed(self.method, layers)
 
 
 def draw_seed(seed: int, draw: int) -> int:
-    """Return the seed of a draw of the frequencies, numbered from 0; the first is ``seed`` itself."""
+    """Return the seed of the frequencies of a draw, counted from 0; that of draw 0 is ``seed`` itself."""
     return draws.derived(seed, draw, "frequencies") if draw else seed
 
 
 def shapes(widths: Sequence[int], layers: int, kernels: Sequence[Kernel]) -> list[Shape]:
-    """Return the maps of each width, and RF-KL also with the number of features of DKL-MLP."""
+    """Return the maps for each width, and additionally RF-KL with as many features as DKL-MLP."""
     flat = sorted({*widths, *(layers * width for width in widths)})
     found = [Shape("RF-KL", (width,), tuple(kernels[:1])) for width in flat]
     return found + [
@@ -86,7 +86,7 @@ def shapes(widths: Sequence[int], layers: int, kernels: Sequence[Kernel]) -> lis
 
 
 def whole_numbers(name: str, text: str) -> list[int]:
-    """Return the positive whole numbers that a parameter lists, in order, each once."""
+    """Return the distinct positive integers listed in a parameter's text, in order."""
     found = numbers_in(name, text, "positive whole numbers with commas between", int)
     return sorted(check.integer(name, each, low=1) for each in set(found))
 
@@ -113,12 +113,12 @@ def choose_times(
     tune: bool,
     seed: int,
 ) -> dict[str, tuple[float, ...]]:
-    """Return, for each map by name, each layer's bandwidth in medians: 1, or the best of a grid.
+    """Return each map's bandwidths in multiples of the median distance, by layer: 1, or the best of a grid.
 
-    The grid is searched with ridge regression, cross-validated on at most 2000 samples: of the target or, for classes,
-    of a column of ±1 for each class, with an equivalent λ. Layers after the first share a multiple. A map of more than
-    1000 features takes the best multiples of the method's largest map up to 1000. All trials are stored in tuning.csv;
-    the choices are printed as a table and recorded in the settings.
+    The grid is searched with ridge regression, cross-validated on at most 2000 samples. The regression's target is the
+    task's target or, for classes, a column of ±1 for each class, with an equivalent λ. All layers after the first share
+    one multiple. A map with more than 1000 features uses the multiples chosen for the same method's largest map with at
+    most 1000. All trials are stored in tuning.csv; the choices are printed as a table and recorded in the settings.
     """
     chosen: dict[str, tuple[float, ...]] = {shape.name: (1.0,) * len(shape.widths) for shape in candidates}
     if not tune:
@@ -150,7 +150,7 @@ def _tried(
     seed: int,
     medians: dict[Any, float],
 ) -> pd.DataFrame:
-    """Return the cross-validated error of each point of the grid."""
+    """Return the cross-validated error at each point of the grid."""
     grid = list(itertools.product(FIRST, LATER)) if len(shape.widths) > 1 else [(first, np.nan) for first in FIRST]
     score = squared_error if targets.ndim == 1 else misclassified
     folds = min(_FOLDS, len(inputs))
@@ -171,7 +171,7 @@ def _tried(
 
 
 def _summary(tried: pd.DataFrame) -> pd.DataFrame:
-    """Return the best point of each map's grid beside that of the medians."""
+    """Return, for each map, the grid's best point and its error, beside the error with the median distances."""
     keys = ["method", "widths"]
     best = tried.loc[tried.groupby(keys, sort=False)["error"].idxmin()].reset_index(drop=True)
     medians = tried[(tried["first"] == 1.0) & (tried["later"].isna() | (tried["later"] == 1.0))]

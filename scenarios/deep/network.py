@@ -1,4 +1,4 @@
-"""DKL-MLP over a network: a deep model, a matrix for C classes, learned by DKLA, COKE and QC-ODKLA."""
+"""DKL-MLP over a network: a deep model whose trained matrix, for C classes, is learned by DKLA, COKE and QC-ODKLA."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,18 +28,18 @@ from netsim.util import check
 
 _TRAIN_SHARE = 0.75
 _TIMES = (2.5, 2.0, 1.8, 1.6, 1.5, 1.4, 1.3, 1.2, 1.1, 1.05, 1.02, 1.01)
-"""Levels of the training loss, in multiples of the centralised model's."""
+"""Levels of the training loss, as multiples of the centralised model's loss."""
 
 _ERRORS = (0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02)
 _SMOOTH = 0.1
-"""Share of the rounds that an online method's errors are drawn as the mean of."""
+"""Share of the rounds over which an online method's errors are averaged in figures."""
 
 _COUNTS = ("transmissions", "payload_bits", "wire_bits")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model(Criterion):
-    """The map of DKL-MLP, and the learning criterion.
+    """The feature map of DKL-MLP, and the loss.
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ class Model(Criterion):
     layers : int
         Number of layers of DKL-MLP.
     kernels : str
-        "gaussian", "laplacian" or "cauchy" for all layers, or one for each with commas between.
+        "gaussian", "laplacian" or "cauchy" for all layers, or one kernel per layer, separated by commas.
     tune : bool
         Choose the bandwidths by cross-validated ridge regression; else they are the median distances.
     criterion : str
-        Loss: "squared", whose exact steps are products with one matrix; "logistic" and "hinge", whose steps are
-        searched for, take minutes.
+        Loss. "squared" has exact steps, computed as a product with a fixed matrix. "logistic" and "hinge" need an
+        iterative solver and take minutes.
     """
 
     width: int = 100
@@ -63,7 +63,7 @@ class Model(Criterion):
     criterion: str | None = "squared"
 
     def shapes(self) -> tuple[Shape, Shape]:
-        """Return DKL-MLP, and RF-KL with as many features as all DKL-MLP's layers together."""
+        """Return the shapes of DKL-MLP and of RF-KL, which has as many features as all of DKL-MLP's layers together."""
         check.integer("layers", self.layers, low=1)
         check.integer("width", self.width, low=1)
         deep = Shape("DKL-MLP", (self.width,) * self.layers, tuple(kernels_in(self.kernels, self.layers)))
@@ -85,9 +85,9 @@ class Methods:
     online_rho : float
         Penalty of QC-ODKLA.
     eta : float
-        QC-ODKLA's weight of staying where one is: the larger, the shorter the step.
+        QC-ODKLA's proximal weight: the larger, the shorter the step.
     bits : int
-        Bits an element of QC-ODKLA's messages (1-16), range per message.
+        Bits per element of QC-ODKLA's messages (1-16); each message includes the quantizer's range.
     """
 
     rho: float = 5e-4
@@ -113,7 +113,7 @@ class NetworkSamples(Divided, ClassSamples):
 
 
 def streamed(task: ClassTask, seed: int) -> Task:
-    """Return a task's samples as streams without end: each pass over an agent's samples is in another random order."""
+    """Return a task whose agents draw endless streams: each pass over an agent's samples is in a new random order."""
 
     def cost(node: int) -> OnlineClasses:
         problem = task.problems[node]
@@ -126,7 +126,7 @@ def streamed(task: ClassTask, seed: int) -> Task:
 
 @dataclass(frozen=True)
 class Case:
-    """One run of the study, with the measures of the centralised model on its map."""
+    """One run of the study, with the measures of the centralised model on the same feature map."""
 
     shape: Shape
     method: str
@@ -135,7 +135,7 @@ class Case:
 
     @property
     def links(self) -> str:
-        """The non-ideal properties of its links, as "loss 0.1, latency 0.02"; "" if they are ideal."""
+        """Return the non-ideal properties of the links, as "loss 0.1, latency 0.02"; "" if they are ideal."""
         if self.channel.ideal:
             return ""
         pairs = {name: getattr(self.channel, name) for name in ("loss", "burst", "slot", "latency", "rate", "budget")}
@@ -143,12 +143,12 @@ class Case:
 
     @property
     def short(self) -> str:
-        """Its name among runs with the same map."""
+        """Return the run's name among runs with the same feature map."""
         return _with(self.method, self.links)
 
     @property
     def name(self) -> str:
-        """Its name in tables."""
+        """Return the run's name in tables."""
         return f"{self.shape.method} {self.short}"
 
 
@@ -169,8 +169,8 @@ def deep_network(
 ) -> None:
     """DKL-MLP and RF-KL learned by DKLA, COKE, QC-ODKLA over a network (P. Xu's dissertation, section 5.6).
 
-    First on ideal links, then DKLA and COKE on the given links. RF-KL has as many random features as all layers of
-    DKL-MLP together, so that their models and messages have equal size. About a minute with the defaults.
+    All methods run on ideal links, and DKLA and COKE also on the given links. RF-KL has as many random features as all
+    layers of DKL-MLP together, so that both have models and messages of equal size. About a minute with the defaults.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def deep_network(
     shapes = model.shapes()
     known = methods.named()
     table, classes = samples.load(data, seeds.data)
-    enough(len(table.target), size.agents, 2)  # before a graph of that size is built
+    enough(len(table.target), size.agents, 2)  # checked before a graph of that size is built
     links = _links(channel)
     graph = size.graph(seeds.graph)
     networks = {each: each.over(graph, seeds.network) for each in links}
@@ -213,13 +213,13 @@ def deep_network(
 
 
 def _links(channel: Channel) -> list[Channel]:
-    """Return ideal links, and the given ones if they differ."""
+    """Return ideal links, followed by the given links if those are not ideal."""
     ideal = Channel(medium=channel.medium, round_period=channel.round_period)
     return [ideal] if channel.ideal else [ideal, channel]
 
 
 def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> None:
-    """Add the study's tables, notes and figures; titles name the data and the number of agents."""
+    """Add the study's tables, notes and figures, whose titles name the data and the number of agents."""
     rounds = study.rounds
     shapes = list(dict.fromkeys(case.shape for case in cases))
     features = shapes[0].features
@@ -253,7 +253,7 @@ def _report(study: Study, cases: Sequence[Case], classes: int, title: str) -> No
 
 
 def _answer(study: Study, ends: pd.DataFrame, savings: pd.DataFrame) -> None:
-    """Answer what COKE saves on ideal links, for each map, and its accuracy."""
+    """State COKE's saving on ideal links and its accuracy, for each feature map."""
     study.ask("Does censoring save messages of deep kernel maps, too?")
     known = savings.dropna(subset=["COKE saves %"]) if "COKE saves %" in savings else savings[:0]
     if known.empty:
@@ -276,7 +276,7 @@ def _answer(study: Study, ends: pd.DataFrame, savings: pd.DataFrame) -> None:
 
 
 def _ends(study: Study, cases: Sequence[Case]) -> pd.DataFrame:
-    """Return the last row of each run, and the centralised models."""
+    """Return the last row of each run, followed by rows of the centralised models."""
     found = []
     for case in cases:
         last = study.runs[case.name].rounds.iloc[-1]
@@ -289,7 +289,7 @@ def _ends(study: Study, cases: Sequence[Case]) -> pd.DataFrame:
 
 
 def _savings(rounds: pd.DataFrame, cases: Sequence[Case]) -> tuple[pd.DataFrame, list[str]]:
-    """Return, map by map and level by level, the transmissions that each method needed, and notes on the savings."""
+    """Return, for each map and error level, the transmissions that each method needed, and notes on the savings."""
     tables, notes = [], []
     columns = {links: _with("COKE saves %", links) for links in dict.fromkeys(case.links for case in cases)}
     pairs = {column: (_with("DKLA", links), _with("COKE", links)) for links, column in columns.items()}
@@ -302,7 +302,7 @@ def _savings(rounds: pd.DataFrame, cases: Sequence[Case]) -> tuple[pd.DataFrame,
         table.insert(0, "map", shape.name)
         tables.append(table)
         for links, column in columns.items():
-            # The column is missing if one of the two did not run.
+            # The column is missing if DKLA or the compared method did not run.
             known = table.reindex(columns=["times", column]).dropna()
             if len(known):
                 saved, times = known[column], known["times"]
@@ -320,7 +320,7 @@ def _range(first: str, last: str) -> str:
 
 
 def _notes(study: Study, cases: Sequence[Case]) -> Iterator[str]:
-    """Yield notes on runs without messages, effects of lost frames, and the result of one sample a round."""
+    """Yield notes on runs without messages, on effects of lost frames, and on learning from one sample per round."""
     silent = [case.name for case in cases if not study.runs[case.name].ledger.transmissions]
     if silent and len(next(iter(study.runs.values())).agents) > 1:
         yield f"{', '.join(silent)}: nothing was ever sent; the threshold is too high for such a model."
@@ -348,9 +348,10 @@ def _notes(study: Study, cases: Sequence[Case]) -> Iterator[str]:
 
 
 def _smoothed(part: pd.DataFrame, cases: Sequence[Case], column: str) -> pd.DataFrame:
-    """Return the rows with a measure of online methods averaged over the last rounds, named accordingly.
+    """Return the rows with a column of online methods replaced by its moving average, which their names then mention.
 
-    One sample moves an online model back and forth, which is illegible on the axes of batch methods.
+    A single sample moves an online model back and forth, so its raw errors would be illegible beside those of batch
+    methods.
     """
     for case in cases:
         rows = part["algorithm"] == case.name
@@ -363,7 +364,7 @@ def _smoothed(part: pd.DataFrame, cases: Sequence[Case], column: str) -> pd.Data
 
 
 def _curves(rounds: pd.DataFrame, cases: Sequence[Case], column: str, label: str, title: str) -> Figure:
-    """Draw a measure against rounds, transmissions and bits on the wire, with the centralised models' levels."""
+    """Draw a measure against rounds, transmissions and bits on the wire, with the centralised models' values."""
     part = rounds[rounds["algorithm"].isin([case.name for case in cases])]
     part = _smoothed(part[np.isfinite(part[column])], cases, column)
     shapes = {case.shape: case.best for case in cases}

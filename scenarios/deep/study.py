@@ -1,4 +1,4 @@
-"""RF-KL, DKL and DKL-MLP against networks with more trainable layers: the value of few trainable parameters."""
+"""RF-KL, DKL and DKL-MLP against networks with more trainable layers: how much few trainable parameters can achieve."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ _SEMI_WIDTHS = {
     "twitter": (50,),
 }
 _TRAIN_SHARE = 0.75
-_FEWEST = 10  # rows needed to train a kernel baseline
+_FEWEST = 10  # least number of rows to train a kernel baseline
 _PUBLISHED_AS = {"sensorless_subset": "sensor", "wisdm_har": "activity"}
 _OTHER_ROWS = {
     "sensorless_subset": "Published: all 58,509 rows of Sensor. Here: {rows:,} rows of a subset of 200 rows a class.",
@@ -57,28 +57,28 @@ _OTHER_ROWS = {
     "letter": "Published for Letter: a figure only (width 200), no table.",
 }
 _BALANCED = 1.5
-"""Classes are called balanced if the largest is at most this many times as large as all are on average."""
+"""Classes count as balanced if the largest has at most this many times the mean number of samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperSamples(SomeRows):
-    """The samples to learn from, and their interpretation; for some data sets as many as published."""
+    """The samples to learn from, and how they are read; for some data sets as many as were published."""
 
     USUAL_ROWS: ClassVar[Mapping[str, int]] = {"tomshardware": 11_000}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MapSetting(Published):
-    """The feature maps to compare; widths left open are those published for the data set.
+    """The feature maps to compare; unset widths are those published for the data set.
 
     Parameters
     ----------
     widths : str
-        Random frequencies of a layer; several with commas between.
+        Random frequencies per layer; several values are separated by commas.
     layers : int
         Number of layers of DKL and DKL-MLP.
     kernels : str
-        "gaussian", "laplacian" or "cauchy" for all layers, or one for each with commas between.
+        "gaussian", "laplacian" or "cauchy" for all layers, or one kernel per layer, separated by commas.
     tune : bool
         Choose the bandwidths by cross-validated ridge regression; else they are the median distances.
     """
@@ -91,7 +91,7 @@ class MapSetting(Published):
     tune: bool = True
 
     def shapes(self) -> list[Shape]:
-        """Return the maps; raises BadInput for a width, kernel or number of layers that cannot be."""
+        """Return the maps' shapes; raises BadInput for an impossible width, kernel or number of layers."""
         check.integer("layers", self.layers, low=2)
         widths = whole_numbers("widths", _USUAL_WIDTHS if self.widths is None else self.widths)
         return shapes(widths, self.layers, kernels_in(self.kernels, self.layers))
@@ -110,8 +110,8 @@ def deep(
 ) -> None:
     """Deep kernel learning: RF-KL, DKL, DKL-MLP against Deep-semi and a DNN (P. Xu's dissertation, ch. 5).
 
-    A single agent learns, so every model is the exact optimum on its features. Widths left open are the published ones.
-    Deep-semi and the DNN, whose costs are not convex, are trained with Adam.
+    A single agent learns, so every kernel model is the exact optimum for its features. Unset widths are the published
+    ones. Deep-semi and the DNN, whose costs are not convex, are trained with Adam.
 
     Parameters
     ----------
@@ -119,9 +119,9 @@ def deep(
         "digits" (comes with netsim), or letter, tomshardware, sensorless_subset, adult, wisdm_har, or the name
         of another table in NETSIM_DATA or the cache, or its path (.csv.gz, .csv, .npz, .parquet).
     repeats : int
-        Draws of the random frequencies.
+        Number of independent draws of the random frequencies.
     ceiling_rows : int
-        The most rows from which the SVM or kernel ridge regression learns; 0 leaves it out.
+        Maximum number of training rows of the SVM or kernel ridge regression; 0 leaves this baseline out.
     """
     published_maps = samples.rows is None and set(kernels_in(maps.kernels, maps.layers)) == {"gaussian"}
     samples, maps = samples.resolved(data), maps.resolved(data)
@@ -164,7 +164,7 @@ def deep(
         try:
             others.append(baseline())
         except ValueError as error:
-            # The feature maps can learn from some samples that a library refuses, such as those of one class.
+            # The libraries refuse some samples, such as those of a single class, that the feature maps can learn from.
             study.note(f"{name} left out: {' '.join(str(error).split())}")
     if data in _WIDTHS and not published_maps:
         study.note("Published values are of Gaussian kernels and of all the rows that the dissertation used.")
@@ -173,24 +173,24 @@ def deep(
 
 @dataclass(frozen=True)
 class Learned:
-    """The result of one draw of a map, numbered from 0."""
+    """The result of one draw of a map; draws are counted from 0."""
 
     shape: Shape
     draw: int
     parameters: int
-    """Trainable ones."""
+    """Number of trainable parameters."""
     measures: dict[str, float]
-    """As a task's ``measures`` returns them."""
+    """The result of the task's ``measures``."""
     seconds: float
-    """Time to map all samples, to learn and to measure."""
+    """Time to map all samples, learn, and evaluate."""
     confusion: NDArray[np.int64] | None
-    """Of the test samples, shape (C, C); None for a regression."""
+    """Confusion matrix of the test samples, shape (C, C) for C classes; None for a regression."""
 
 
 def _learn(
     study: Study, shape: Shape, draw: int, task: Callable[[Shape, int], ClassTask | RegressionTask], seed: int
 ) -> Learned:
-    """Learn with one draw of a map: without neighbours one step of DKLA is the exact optimum."""
+    """Learn with one draw of a map; without neighbours, one step of DKLA gives the exact optimum."""
     begin = time.perf_counter()
     made = task(shape, draw)
     agent = DKLA(made.problems[0], 1, rho=1.0)
@@ -216,7 +216,7 @@ def _report(
     classes: Sequence[str],
     rows: int,
 ) -> None:
-    """Add the study's table, notes and figures; without class names it is a regression."""
+    """Add the study's table, notes and figures; ``classes`` is empty for a regression."""
     metric = "test_accuracy" if classes else "test_mse"
     theirs = published("dkl")
     theirs = theirs[theirs["dataset"] == _PUBLISHED_AS.get(data, data)]
@@ -248,7 +248,7 @@ def _report(
 
 
 def _answer(study: Study, learned: Sequence[Learned], metric: str) -> None:
-    """Answer with the accuracy and trained parameters of the best deep map, and of the best flat one."""
+    """State the accuracy and trained parameters of the best deep map and of the best flat one."""
     study.ask("Does a map of several layers predict better than a flat one, at as many parameters?")
     sign = -1.0 if metric == "test_mse" else 1.0
     fields: dict[str, Any] = {"label": label(metric), "count": len({each.draw for each in learned})}
@@ -281,7 +281,7 @@ def _size(learned: Sequence[Learned], shape: Shape) -> int:
 def _comparison(
     learned: Sequence[Learned], others: Sequence[Baseline], theirs: pd.DataFrame, metric: str
 ) -> pd.DataFrame:
-    """Return a row for each method and structure, with the published value of the metric beside the measured one.
+    """Return a row for each method and structure, with the measured and the published value of the metric.
 
     The column ``per_output`` counts the parameters of a model with one output, as the dissertation does.
     """
@@ -304,7 +304,7 @@ def _comparison(
 
 
 def _verdicts(learned: Sequence[Learned], metric: str) -> Iterator[str]:
-    """Yield where DKL-MLP was better than the others, at equal width and at equal number of parameters."""
+    """Yield the cases in which DKL-MLP was better than the others, at equal width and at equal number of parameters."""
     known = list(dict.fromkeys(each.shape for each in learned))
     falls = metric == "test_mse"
     for shape in known:
@@ -330,7 +330,7 @@ def _draws(learned: Sequence[Learned], shape: Shape, metric: str) -> NDArray[np.
 
 
 def _differences(data: str, rows: int, part: AgentData, classes: Sequence[str], theirs: pd.DataFrame) -> Iterator[str]:
-    """Yield reasons why the published values may not be comparable, and the accuracy of a trivial predictor."""
+    """Yield reasons why published values may not be comparable, and the accuracy of predicting one class only."""
     if classes:
         shares = np.bincount(part.test_target.astype(np.int64), minlength=len(classes)) / len(part.test_target)
         largest = float(shares.max())
@@ -352,7 +352,7 @@ def _differences(data: str, rows: int, part: AgentData, classes: Sequence[str], 
 
 
 def _counts(table: pd.DataFrame, theirs: pd.DataFrame) -> Iterator[str]:
-    """Yield where the published numbers of trainable parameters differ from those here, for one output."""
+    """Yield the models whose published number of trainable parameters, for one output, differs from the number here."""
     named = theirs.rename(columns={"parameters": "printed"})[["method", "widths", "printed"]]
     both = table.merge(named, on=["method", "widths"])
     if len(both):

@@ -1,4 +1,4 @@
-"""Methods, coders and censors by their names in the study of the frontier, and their combinations."""
+"""The methods, coders and censors of the frontier study, by name, and their combinations."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -19,10 +19,10 @@ METHODS: Mapping[str, experiment.Method] = {
     "DDKL": experiment.Method(agents.DDKL),
     **BASELINES,
 }
-"""The methods that can be compared; a study gives the first seven their steps."""
+"""The methods that can be compared; the study sets the step sizes of the first seven."""
 
 ONLINE = ("RFF-DOKL", "DOKL", "ODKLA", "DDKL")
-"""Those that see one sample a round."""
+"""Methods that receive one sample per round."""
 
 _CODERS = ("float64", "float32", "float16", "B", "B@R", "qsgd-B")
 _CENSORS = ("none", "geometric", "geometric-MU", "power", "power-MU", "every-M", "random-P", "relative-S")
@@ -31,7 +31,7 @@ REFERENCE = "DKLA float64"
 """The combination that all others are compared with."""
 
 WITHIN = 0.01
-"""How near to the reference's error a combination must end, relative to it."""
+"""Relative difference from the reference's error within which a combination counts as reaching it."""
 
 
 def combinations(
@@ -50,10 +50,10 @@ def combinations(
         if "coder" not in method.parameters():
             found[name] = method
             continue
-        # DKLA with a censor is COKE, and COKE without one is DKLA.
+        # DKLA with a censor is COKE and COKE without one is DKLA; each would otherwise run twice.
         own = quiet if name == "DKLA" else censored if name == "COKE" else censors
         for variant, made in experiment.product(method, coder=coders, censor=own).items():
-            # Methods that draw clients have coders of states only.
+            # Methods that sample clients need coders of whole states and no censor.
             given = made.given
             if issubclass(made.kind, agents.FedAvg) and not (given["coder"].whole and given["censor"] == Always()):
                 found.setdefault(name, method)
@@ -63,7 +63,7 @@ def combinations(
 
 
 def coder_of(text: str) -> tuple[str, Coder]:
-    """Return a coder given as text, and its name in results; raises BadInput for an unknown one."""
+    """Return the coder described by a text, and its name in results; raises BadInput for an unknown one."""
     if text in _CODERS[:3]:
         return text, Float(int(text.removeprefix("float")))
     bits, at, reach = text.removeprefix("qsgd-").partition("@")
@@ -79,7 +79,7 @@ def coder_of(text: str) -> tuple[str, Coder]:
 
 
 def censor_of(text: str, threshold: float, decay: float) -> tuple[str, Censor]:
-    """Return a censor given as text, and its name in results; raises BadInput for an unknown one."""
+    """Return the censor described by a text, and its name in results; raises BadInput for an unknown one."""
     if text == "none":
         return text, Always()
     word, dash, tail = text.partition("-")
@@ -104,10 +104,10 @@ def _number(text: str) -> float | None:
 
 
 def _unknown(parameter: str, text: str, known: Sequence[str], letters: str) -> BadInput:
-    """Return the error for an unknown name, with the nearest known one."""
+    """Return the error for an unknown name; its message suggests the nearest known one."""
     try:
         check.one_of(parameter, text, known)
     except BadInput as error:
         return BadInput(f"{error}; {letters}")
-    # The text of the list itself, with a letter instead of a number.
+    # The list itself, which has letters in the place of numbers, was passed as a name.
     return check.refuse(parameter, text, f"one of {', '.join(known)}; {letters}")

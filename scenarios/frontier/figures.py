@@ -1,4 +1,4 @@
-"""The figures of the study of the frontier."""
+"""The figures of the frontier study."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -10,21 +10,21 @@ from numpy.typing import ArrayLike, NDArray
 from netsim.scenarios.frontier.combinations import METHODS, REFERENCE, WITHIN
 from netsim.studies.figures import LABELS, Axes, Axis, Figure, drawing
 
-# Marker and colour of each method, then of those from files.
+# Marker and colour of each built-in method, then those for methods from files.
 _COLOURS = [*(f"C{i}" for i in (0, 3, 2, 4, 1, 5, 6)), "navy", "olive", "teal", "maroon", "indigo", "deeppink", "peru"]
 _COLOURS += ["gray", "gold", "lime", "tan", "crimson", "black"]
 _STYLES = dict(zip(METHODS, zip(itertools.cycle("os^DvPXpd8H"), itertools.cycle(_COLOURS), strict=False), strict=False))
 _OWN = (("*", "C8"), ("<", "C9"), (">", "C7"), ("h", "0.3"))
 _LEADER = {"relpos": (1, 0.5), "arrowstyle": "-", "color": "0.6", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
-_SMALL = 7.5  # points, of names in the figure
+_SMALL = 7.5  # points, font size of names in the figure
 _NEAR = 12.0  # %
 _ROWS = 24
-"""Combinations in the figure of those that get there, filled up with the nearest others."""
+"""Maximum number of rows: combinations that reached the reference, then the nearest others."""
 _LEAST = 0.01  # %
 
 
 def draw_frontier(table: pd.DataFrame, error: Axis, poor: pd.Index, title: str) -> Figure:
-    """Draw final errors by payload and wire bits: the named front, the other rows, and those near the reference."""
+    """Draw final errors by payload and wire bits with the named Pareto front, and enlarged near the reference."""
     from matplotlib.figure import Figure
 
     drawn = table[(table["payload_bits"] > 0) & ~table.index.isin(poor)]
@@ -33,7 +33,7 @@ def draw_frontier(table: pd.DataFrame, error: Axis, poor: pd.Index, title: str) 
     figure = Figure(figsize=(13, 10.5))
     figure.subplots_adjust(left=0.075, right=0.99, bottom=0.11, top=0.95, wspace=0.15, hspace=0.14)
     panels = figure.subplots(2, 2)
-    # Below, those near the reference: each row with its errors, a level, and the points of the front to name.
+    # The lower panels show only combinations near the reference. Each entry: rows, errors, a level, and points to name.
     rows = (
         (drawn, error.column, (1.0 + WITHIN) * table[error.column].iloc[0], ~near),
         (drawn[near], "above_%", 100 * WITHIN, near[near]),
@@ -89,9 +89,9 @@ def _legend(figure: Figure, styles: Mapping[str, tuple[str, str]]) -> None:
 
 
 def _name_points(panel: Axes, x: ArrayLike, y: ArrayLike, names: Sequence[str]) -> None:
-    """Write names below and left of the points of a front, where no other point can be, and widen axes as needed.
+    """Write the names of a front's points below and left of them, where no other point can lie; widen axes as needed.
 
-    Each name is at least a line below the previous one, so that none covers another or a leader.
+    Each name is at least one text line below the previous one, so that no name covers another or a leader line.
     """
     points = np.column_stack([x, y])
     if not len(points):
@@ -133,9 +133,9 @@ def _name_points(panel: Axes, x: ArrayLike, y: ArrayLike, names: Sequence[str]) 
 
 
 def draw_there(table: pd.DataFrame, error: Axis) -> Figure:
-    """Draw each combination's bits until it reached the reference, and in total, and its final excess error.
+    """Draw each combination's bits until it reached the reference, its total bits, and its final excess error.
 
-    Among combinations that never reached it, the nearest are drawn.
+    Of the combinations that never reached the reference, only the nearest are drawn.
     """
 
     arrived = table["payload_bits_there"] > 0

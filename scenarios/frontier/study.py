@@ -1,4 +1,4 @@
-"""Error against bits: every method with every coder and censor, and the Pareto front."""
+"""Error against bits: every method with every coder and every censor, and the Pareto front."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ class OnlineSteps:
     online_rho : float
         Penalty of DOKL, ODKLA and DDKL.
     online_eta : float
-        Weight of staying where one is, of DOKL and ODKLA: the larger, the shorter the step.
+        Proximal weight of DOKL and ODKLA: the larger, the shorter the step.
     online_step : float
         Step size of RFF-DOKL.
     """
@@ -68,17 +68,19 @@ class MethodGrid(OwnProblem):
     methods : str
         Which of DKLA, COKE, CTA, D-PSGD, EXTRA, DIGing, CHOCO, LEAD, BEER, R-ADMM, LT-ADMM (batch), SGP, Push-DIGing,
         AD-PSGD (batch, without coder and censor), EF21, EF21-P, FedAvg, SCAFFOLD, SCAFFOLD-states (batch, over a star),
-        RFF-DOKL, DOKL, ODKLA, DDKL (online) to run, with commas between. DKLA runs with the censor none only and COKE
-        with all others, for COKE is DKLA with a censor. FedAvg and SCAFFOLD take float64, float32 and float16 only.
+        RFF-DOKL, DOKL, ODKLA, DDKL (online) to run, separated by commas. DKLA runs only with the censor none, and COKE
+        with all others, because COKE is DKLA with a censor. FedAvg and SCAFFOLD accept only float64, float32 and
+        float16.
     coders : str
-        float64, float32, float16; B: bits an element of a change, range per message; B@R: the same with the fixed
-        range [-R, R); qsgd-B: rounded at random, B bits and a sign.
+        float64, float32, float16; B: changes with B bits per element, and the range sent in each message; B@R: the same
+        with the fixed range [-R, R); qsgd-B: changes rounded at random, with B bits and a sign per element.
     censors : str
-        none; geometric: speak if the change is >= threshold * decay^k, or geometric-MU with another decay; power:
-        threshold / k, or power-MU: threshold * k^-MU; every-M: in every M-th round; random-P: with probability P;
-        relative-S: if the change is >= S times the model.
+        none: always send; geometric: send in round k if the change is >= threshold * decay^k, or geometric-MU with
+        decay MU; power: if it is >= threshold / k, or power-MU: >= threshold * k^-MU; every-M: in every M-th round;
+        random-P: with probability P; relative-S: if the change is >= S times the model.
     method : str
-        Also run the class that a Python file defines, as it is; several files with commas between.
+        Python file that defines a class of agents, which is also run, without other coders or censors; several files
+        are separated by commas.
     """
 
     methods: str = "DKLA,COKE,CTA"
@@ -105,7 +107,7 @@ class MethodGrid(OwnProblem):
         return found | {name: part(name, "own", "own", each) for name, each in own.items()}
 
     def names(self, found: Mapping[str, Part]) -> dict[str, list[str]]:
-        """Return the short names of the parameters that methods take from the study."""
+        """Return, for each method, the short names of the parameters that it takes from the study."""
 
         own = {name: each for name, each in found.items() if each.label["method"] not in (*BASELINES, *ONLINE)}
         words = {name: each.label["censor"] for name, each in own.items() if "censor" in each.given}
@@ -119,10 +121,10 @@ class MethodGrid(OwnProblem):
 
 
 class OnePass(Part):
-    """An online method whose agents make one ordered pass over their samples of a batch task."""
+    """An online method whose agents pass once, in order, over their samples of a batch task."""
 
     def agents(self, setup: Setup, nodes: Iterable[Any] | None = None) -> dict[Any, Agent]:
-        """Return new agents, one for each node, or for some nodes."""
+        """Return new agents for all nodes, or for the given ones."""
         task = setup.task
         assert isinstance(task, BatchTask)
 
@@ -131,7 +133,7 @@ class OnePass(Part):
             samples = iter(zip(problem.features, problem.targets.tolist(), strict=True))
             return OnlineCost(samples, task.size, loss=Squared(), regularizer=problem.regularizer)
 
-        # Until the first agent has finished its pass.
+        # The run ends when the first agent has used all of its samples.
         rounds = min(setup.rounds, *(len(problem.targets) for problem in task.problems))
         return super().agents(replace(setup, task=Task(cost, task.graph), rounds=rounds), nodes)
 
@@ -149,8 +151,8 @@ def experiment(
 ) -> Experiment:
     """Error against bits: every method with every coder and every censor, and the Pareto front.
 
-    DKLA in float64, never censored, is the reference and always runs. A run has reached the reference ("there") once
-    its training MSE stays within 1 % of the reference's last one. There is no winner unless the reference has
+    The reference, which always runs, is DKLA in float64 without a censor. A run has reached the reference ("there")
+    once its training MSE stays within 1 % of the reference's final MSE. A winner is named only if the reference has
     converged. With --task the first column of the file's measure replaces the training MSE.
 
     Parameters
@@ -158,7 +160,7 @@ def experiment(
     data : str
         "synthetic" (the COKE paper's), or the NAME of a table in NETSIM_DATA or the cache, or its path.
     rounds : int
-        Number of rounds; the online methods end sooner if the first agent has passed over its samples.
+        Number of rounds; online methods end earlier once an agent has used all of its samples.
     """
     regression = KernelRegression(data=data, rows=rows, **asdict(setting))
     problem, data = grid.instead(regression, rows, setting, edges=setting.edges)
@@ -201,12 +203,12 @@ frontier = study_of(experiment, ran=_check_reference)
 
 
 def _end(study: Study, error: str) -> float:
-    """Return the reference's last error."""
+    """Return the reference's final error."""
     return float(study.runs[REFERENCE].rounds[error].iloc[-1])
 
 
 def _table(study: Study, played: Sequence[Played], task: BatchTask | OwnTask) -> pd.DataFrame:
-    """Return a row for each combination, with empty values if it diverged."""
+    """Return a row for each combination; its values are empty if it diverged."""
     error = task.error
     best = _end(study, error)
     shown = [*task.columns, "transmissions", "payload_bits", "wire_bits"]
@@ -227,7 +229,7 @@ def _table(study: Study, played: Sequence[Played], task: BatchTask | OwnTask) ->
 
 
 def cheapest(table: pd.DataFrame, bits: str, error: str = "train_mse") -> str | None:
-    """Return the row with the fewest bits within 1 % of the reference, ties by least error; None if there is none."""
+    """Return the row with the fewest bits within 1 % of the reference, or None; ties go to the least error."""
     within = table[table["above_%"] <= 100 * WITHIN].dropna(subset=[bits])
     return None if within.empty else str(within.sort_values([bits, error], kind="stable").index[0])
 
@@ -238,7 +240,7 @@ def cheapest(table: pd.DataFrame, bits: str, error: str = "train_mse") -> str | 
 def _report(study: Study, played: Sequence[Played]) -> None:
     task, title = played[0].task, titled(played[0])
     table, error = _table(study, played, task), Axis(task.error)
-    # Errors are compared with the reference's, not with the best constant prediction's.
+    # Disable the study's comparison with the best constant prediction: here the reference is DKLA.
     study.constant = {}
     study.tables["combinations"] = table.reset_index(drop=True)
     front = table[table["payload_front"]].sort_values("payload_bits")
@@ -303,9 +305,9 @@ def _cheapest_by_method(table: pd.DataFrame, error: str) -> pd.DataFrame:
 
 
 def _unfinished(reference: Run, best: float, error: Axis) -> str:
-    """Return a note that the reference has not converged, so that there is no winner; "" if it has.
+    """Return a note that no winner is named because the reference has not converged; "" if it has.
 
-    Without losses it converges to the centralised optimum ``best``, which is NaN if unknown.
+    Without losses the reference converges to the centralised optimum ``best``, which is NaN if unknown.
     """
     errors = reference.rounds[error.column].to_numpy()
     fell, above = 1 - errors[-1] / errors[len(errors) // 2], errors[-1] / best - 1
@@ -320,7 +322,7 @@ def _unfinished(reference: Run, best: float, error: Axis) -> str:
 
 
 def _winners(table: pd.DataFrame, unfinished: bool, error: Axis) -> Iterator[str]:
-    """Yield notes on the cheapest combinations."""
+    """Yield notes on the combinations with the fewest bits."""
     base, called = table.iloc[0], "Cheapest so far" if unfinished else "Winner"
     for bits, what in (("payload_bits", "in all"), ("payload_bits_there", "until there for good")):
         name = cheapest(table, bits, error.column)

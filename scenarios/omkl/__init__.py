@@ -1,1 +1,1 @@
-"""Gossiped and quantized online multi-kernel learning, and its benchmarks."""
+"""Online multi-kernel learning by quantized gossip, and two methods from the literature to compare with."""

@@ -10,14 +10,15 @@ from netsim.studies.figures import LABELS, Axes, Figure, drawing, legend_below, 
 
 _COLOURS = {"path": "C3", "ring": "C0", "star": "C4", "complete": "C2"}
 _FIRST_ROUND = 10
-"""Before, a mean over the rounds so far is mostly noise."""
+"""First round that is drawn; the mean over fewer rounds is mostly noise."""
 
 
 def draw_losses(losses: pd.DataFrame, above: pd.DataFrame, methods: Sequence[OnGraph], title: str) -> Figure:
-    """Draw running losses against rounds and bits, and gossip's excess over a reference; a row for each step.
+    """Draw running losses against rounds and bits, and gossip's excess loss over a reference; a row for each step size.
 
-    ``losses`` has, by eta, method and round: running_loss, running_loss_band, payload_bits. ``above`` has, by the same
-    keys, ``above``, the excess over the ``reference``, and its ``band``; or it is empty.
+    ``losses`` has the keys eta, method and round, and the columns running_loss, running_loss_band and payload_bits.
+    ``above`` has the same keys, and the columns ``above`` (the excess loss), ``band`` and ``reference``; it may be
+    empty.
     """
     etas = losses["eta"].unique()
     start = min(_FIRST_ROUND, int(losses["round"].max()))
@@ -51,19 +52,19 @@ def draw_losses(losses: pd.DataFrame, above: pd.DataFrame, methods: Sequence[OnG
 def _curve(
     panel: Axes, method: OnGraph, part: pd.DataFrame, columns: tuple[str, str, str], marks: Mapping[str, Any]
 ) -> None:
-    """Draw one method's curve and band, given the columns of x, y and the band, with markers for coincident ones."""
+    """Draw one method's curve and band, with markers where curves coincide; ``columns`` names x, y and the band."""
     if part.empty:
         return
     x, y, band = columns
     if method.kind == GOSSIP:
         colour = _COLOURS.get(method.topology, _COLOURS["ring"])
-        # Coded and uncoded curves mostly coincide, so the broad one shows through the dashes.
+        # Curves with and without coding mostly coincide, so the broad uncoded one shows through the dashes.
         style, width = ("-", 3.0) if method.bits is None else ("--", 1.2)
         alpha = 0.35 if method.bits is None else 1.0
     else:
         colour, style, width, alpha = ("0.1" if method.kind == COMPLETE else "C1"), ":", 1.8, 1.0
     panel.plot(part[x], part[y], style, color=colour, linewidth=width, alpha=alpha, label=method.name, **marks)
-    # One band for each graph, because those of coded gossip coincide with it.
+    # Only one band for each graph, because the bands of coded and uncoded gossip coincide.
     if method.kind != GOSSIP or method.bits is None:
         panel.fill_between(part[x], part[y] - part[band], part[y] + part[band], color=colour, alpha=0.15, linewidth=0)
 

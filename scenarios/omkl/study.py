@@ -1,4 +1,4 @@
-"""Gossiped and quantized online multi-kernel learning on dense and sparse graphs, and two benchmarks."""
+"""Online multi-kernel learning by quantized gossip on dense and sparse graphs, and two methods to compare with."""
 
 import dataclasses
 import itertools
@@ -48,13 +48,13 @@ COLUMNS = (
     "weighted_loss",
     "consensus_error",
 )
-"""What is kept of every round of every repetition."""
+"""Columns of every repetition that are kept for all rounds."""
 
 _TAIL = 0.1
-"""Share of the rounds, at the end, of which ``tail_loss`` is the mean loss."""
+"""Share of the last rounds over which ``tail_loss`` is averaged."""
 
 _NAMES = ("-1", "+1")
-"""What a legend calls the two classes."""
+"""Names of the two classes in a legend."""
 
 _FINAL = ("running_loss", "tail_loss")
 _LINKS, _BITS = "links", "bits"
@@ -62,12 +62,12 @@ _LINKS, _BITS = "links", "bits"
 
 @dataclass(frozen=True, kw_only=True)
 class Length:
-    """How long is learned, and how often.
+    """The length and the number of the runs.
 
     Parameters
     ----------
     rounds : int
-        Number of rounds; by default as many as there are samples for.
+        Number of rounds; by default the most that the samples allow.
     repeats : int
         Number of repetitions (the paper: 100).
     """
@@ -76,7 +76,7 @@ class Length:
     repeats: int = 3
 
     def resolved(self, table: Table, agents: int) -> Self:
-        """Return the length with as many rounds as the table allows, if left open; raises BadInput for more."""
+        """Return the length with the number of rounds set; raises BadInput for more than the table allows."""
         most = rounds_of(table, agents)
         rounds = most if self.rounds is None else check.integer("rounds", self.rounds, low=1, high=most)
         return dataclasses.replace(self, rounds=rounds)
@@ -96,10 +96,10 @@ def omkl(
 ) -> None:
     """Online multi-kernel learning by gossip, on a path, a ring, all links (Ortega and Jafarkhani 2023).
 
-    Two classes, logistic loss, one sample an agent and round, predicted before it is learned from. The benchmarks are
-    Koloskova et al. 2019, with one kernel, and OMKL of Shen et al. 2021, on the complete graph. Everything is repeated
-    with other random features and another order of the samples, the same for all methods. rounds.csv and ledger.csv
-    have the first repetition, losses.csv the means over all.
+    The task has two classes and logistic loss. In each round an agent receives one sample, predicts its class, and then
+    learns from it. Gossip is compared with Koloskova et al. 2019, with one kernel, and with OMKL of Shen et al. 2021,
+    on the complete graph. Each repetition has other random features and another order of the samples, the same for all
+    methods. rounds.csv and ledger.csv describe the first repetition; losses.csv has the means over all repetitions.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def omkl(
     repeats = check.integer("repeats", length.repeats, low=1)
     check.fits("repeats", repeats, 100 * repeats, "the seeds of that many")
     table = problem.table(data, seeds.data)
-    length = length.resolved(table, model.agents)  # before large graphs are built
+    length = length.resolved(table, model.agents)  # checked before large graphs are built
     for each in tried:
         channel.over(each.graph(model.agents), seeds.network)
     study.note(*table.notes)
@@ -143,9 +143,9 @@ def _repetition(
     promises: Promises,
     seeds: DataSeeds,
 ) -> list[pd.DataFrame]:
-    """Run every case on the same streams; return `COLUMNS` of each, with eta and method.
+    """Run every case on the same streams; return the `COLUMNS` of each run, with eta and method.
 
-    Without a label the study stores the whole runs under their names; with one it only shows the label.
+    Without a label the study stores the runs under their names. With a label it only shows the label as progress.
     """
     rounds = len(streams[0])
     found = []
@@ -153,7 +153,7 @@ def _repetition(
     def keep(eta: float, method: OnGraph, run: Run) -> None:
         found.append(run.rounds[list(COLUMNS)].assign(eta=eta, method=method.name))
 
-    # One progress display at a time: the first repetition shows each run's rounds, the others their runs.
+    # Progress displays must not overlap: the first repetition shows the rounds of each run, later ones count runs.
     with nullcontext() if label is None else study.progress(label, len(cases)) as progress:
         for done, ((eta, gamma), method) in enumerate(cases, 1):
             network = channel.over(method.graph(model.agents), seeds.network)
@@ -172,7 +172,7 @@ def _repetition(
 def _report(
     study: Study, data: str, tried: Sequence[OnGraph], runs: pd.DataFrame, model: ModelSetting, partition: str
 ) -> None:
-    """Add tables, notes and the figure of `COLUMNS` by eta, method (its name) and repetition."""
+    """Add tables, notes and the figure; ``runs`` has the `COLUMNS` by eta, method (its name) and repetition."""
     agents, sigma = model.agents, model.bandwidths[0]
     final = _final(runs)
     losses = study.tables["losses"] = _losses(runs)
@@ -202,7 +202,7 @@ def _report(
 
 
 def _answer(study: Study, differences: pd.DataFrame, links: dict[Any, Any], count: int) -> None:
-    """Answer how much gossip loses on fewer links at the largest step; "" without a complete graph."""
+    """State how much gossip loses on fewer links at the largest step size; nothing without a complete graph."""
     study.ask("What does gossip lose if few agents are linked?")
     found = differences[differences["about"] == _LINKS] if len(differences) else differences
     if found.empty:
@@ -223,7 +223,7 @@ def _answer(study: Study, differences: pd.DataFrame, links: dict[Any, Any], coun
 
 
 def _losses(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the means over the repetitions in each round, and how far the running loss's interval reaches."""
+    """Return, for each round, the means over the repetitions, and the half-width of the running loss's interval."""
     groups = runs.groupby(["eta", "method", "round"], sort=False)
     means = groups[list(COLUMNS[1:])].mean()
     means["running_loss_band"] = groups["running_loss"].agg(_half_width)
@@ -231,13 +231,13 @@ def _losses(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _half_width(values: "pd.Series[float]") -> float:
-    """Return half of the interval of a mean over the repetitions; NaN for a single one."""
+    """Return the half-width of the confidence interval of a mean over repetitions; NaN for a single repetition."""
     low, high = confidence(values)
     return (high - low) / 2.0
 
 
 def _final(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return running_loss and tail_loss, indexed by eta, method and repetition."""
+    """Return the final running_loss and tail_loss, indexed by eta, method and repetition."""
     last = runs["round"].max()
     keys = ["eta", "method", "repetition"]
     final: pd.DataFrame = runs[runs["round"] == last].set_index(keys)[["running_loss"]]
@@ -247,7 +247,7 @@ def _final(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ends(tried: Sequence[OnGraph], runs: pd.DataFrame, final: pd.DataFrame, agents: int) -> pd.DataFrame:
-    """Return a row for each step and method: its cost, and its losses."""
+    """Return a row for each step size and method, with its cost and its losses."""
     counts = ["transmissions", "link_messages", "payload_bits", "wire_bits"]
     needed = runs[runs["round"] == runs["round"].max()].groupby(["eta", "method"])[counts].mean()
     means = final.groupby(["eta", "method"]).mean()
@@ -263,7 +263,7 @@ def _ends(tried: Sequence[OnGraph], runs: pd.DataFrame, final: pd.DataFrame, age
 
 
 def _comparisons(tried: Sequence[OnGraph]) -> list[tuple[str, OnGraph, OnGraph]]:
-    """Return the comparisons: a topic, a method, and its counterpart."""
+    """Return the comparisons to make: a topic, a method, and the method that it is compared with."""
     gossip = [method for method in tried if method.kind == GOSSIP]
     found = []
     for ours, theirs in itertools.product(gossip, gossip):
@@ -278,7 +278,7 @@ def _comparisons(tried: Sequence[OnGraph]) -> list[tuple[str, OnGraph, OnGraph]]
 
 
 def _differences(tried: Sequence[OnGraph], final: pd.DataFrame) -> pd.DataFrame:
-    """Return, step by step, how much more a method loses than another, in both losses."""
+    """Return, for each step size and comparison, the difference of both losses between the two methods."""
     rows = []
     for eta, (about, ours, theirs) in itertools.product(final.index.unique("eta"), _comparisons(tried)):
         row: dict[str, Any] = {"eta": eta, "about": about, "method": ours.name, "against": theirs.name}
@@ -293,7 +293,7 @@ def _differences(tried: Sequence[OnGraph], final: pd.DataFrame) -> pd.DataFrame:
 
 
 def _above(tried: Sequence[OnGraph], runs: pd.DataFrame) -> pd.DataFrame:
-    """Return by eta, method and round gossip's excess loss over unquantized gossip on all links.
+    """Return gossip's excess loss over unquantized gossip on all links, by eta, method and round.
 
     Without a complete graph the reference is gossip on the first graph; without gossip the table is empty.
     """
@@ -318,7 +318,7 @@ def _above(tried: Sequence[OnGraph], runs: pd.DataFrame) -> pd.DataFrame:
 def _statements(
     tried: Sequence[OnGraph], ends: pd.DataFrame, differences: pd.DataFrame, agents: int, sigma: float
 ) -> Iterator[str]:
-    """Yield conclusions from the differences: one line for each step and comparison."""
+    """Yield conclusions from the differences: one line for each step size and comparison."""
     by_name = {method.name: method for method in tried}
     payload = ends.groupby("method")["payload_bits"].mean()
     for (eta, about), part in differences.groupby(["eta", "about"], sort=False):
@@ -352,7 +352,7 @@ def _statements(
 
 
 def _up(value: float) -> str:
-    """Return a number rounded up to two digits: a bound that holds."""
+    """Return a number rounded up to two digits, so that it remains an upper bound."""
     if value == 0.0 or not math.isfinite(value):
         return f"{value:g}"
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)

@@ -39,10 +39,10 @@ KINDS = (GOSSIP, SINGLE, COMPLETE)
 SCALINGS = ("unit", "variance", "none")
 
 SYNTHETIC = "synthetic"
-"""Two crescents in the plane: no file is needed."""
+"""Name of the generated data set: two crescents in the plane."""
 
-# Defaults by data set: number of rows, positive class, scaling. Of other data sets all rows are used, scaled
-# to [0, 1].
+# Defaults by data set: number of rows, positive class, scaling. For other data sets all rows are used, scaled to [0,
+# 1].
 _ROWS = {SYNTHETIC: 4000, "mnist": 10_000}
 _POSITIVE = {"mnist": "8"}
 _SCALING = {SYNTHETIC: "none", "banana": "none"}
@@ -62,15 +62,15 @@ class TwoClasses(Divided, ClassChoice):
     ----------
     partition : str
         How the samples are divided among the agents, by the two classes. "iid": at random, evenly. "shards:S": sorted
-        by class, in S shards an agent (McMahan 2017). "dirichlet:ALPHA": evenly, with shares of the classes ~
-        Dir(ALPHA p) (Hsu 2019). "size:BETA": at random, the r-th largest share ~ r^-BETA. There are as many rounds as
-        with iid: an agent whose samples end before draws them again.
+        by class, in S shards an agent (McMahan 2017). "dirichlet:ALPHA": evenly, with shares of the classes ~ Dir(ALPHA
+        p) (Hsu 2019). "size:BETA": at random, the r-th largest share ~ r^-BETA. The number of rounds is that of "iid";
+        an agent with fewer samples reuses them.
     rows : int
-        Use only this many samples, taken at random; synthetic: draw this many.
+        Number of samples, chosen at random from the table, or generated for "synthetic".
     positive : str
-        Name of the class that is +1, all others being -1; may be left out if there are two.
+        Name of the class with target +1; all others have -1. It may be omitted if there are two classes.
     scaling : str
-        "unit": each input scaled to [0, 1]; "variance": to mean 0 and variance 1; "none".
+        Scaling of each input. "unit": to [0, 1]; "variance": to mean 0 and variance 1; "none": unchanged.
     """
 
     rows: int | None = None
@@ -83,10 +83,10 @@ class TwoClasses(Divided, ClassChoice):
         return {"rows": {**_ROWS, "other": "all"}, "positive": _POSITIVE, "scaling": {**_SCALING, "other": "unit"}}
 
     def resolved(self, data: str) -> Self:
-        """Return the problem with open values set for its data set; raises BadInput for impossible ones.
+        """Return the problem with unset values filled in for its data set; raises BadInput for impossible ones.
 
-        Banana and the synthetic set already have zero mean and unit variance, the units of the paper's bandwidths; all
-        others are scaled to [0, 1]. 10,000 of MNIST's images are used, with 8 as the positive class.
+        The data sets banana and synthetic already have zero mean and unit variance, for which the paper's bandwidths
+        are meant. All others are scaled to [0, 1]. Of MNIST 10,000 images are used, with 8 as the positive class.
         """
         if data == SYNTHETIC:
             if self.positive is not None:
@@ -102,7 +102,7 @@ class TwoClasses(Divided, ClassChoice):
         )
 
     def table(self, data: str, seed: int) -> Table:
-        """Return the problem, with target ±1; call `resolved` before.
+        """Return the table of samples with target ±1; requires a resolved problem.
 
         Raises BadInput for an unknown table, a target without classes, or an unknown positive class.
         """
@@ -121,10 +121,11 @@ class TwoClasses(Divided, ClassChoice):
 
 
 def two_bananas(rows: int, seed: int) -> tuple[Array, Array]:
-    """Draw two interlocking crescents in the plane, one class each.
+    """Generate samples from two interlocking crescents in the plane, one per class.
 
-    With a ~ U[0, π] the classes −1 and +1, equally likely, are (cos a, sin a) and (1 − cos a, ½ − sin a), and noise of
-    standard deviation 0.25 in both directions. Then each column is centred and divided by its standard deviation.
+    Both classes are equally likely. With a ~ U[0, π], class −1 has the points (cos a, sin a), and class +1 has the
+    points (1 − cos a, ½ − sin a). Noise of standard deviation 0.25 is added to both coordinates. Finally each column is
+    centred and divided by its standard deviation.
     """
     check.fits("rows", rows, 8 * 3 * rows, "that many")
     rng = np.random.default_rng(check.integer("seed", seed, low=0))
@@ -144,11 +145,11 @@ class ModelSetting:
     agents : int
         Number of agents.
     features : int
-        Number D of random frequencies of a kernel; a kernel's model has 2D elements.
+        Number D of random frequencies per kernel; a kernel's model has 2D elements.
     sigmas : str
-        Bandwidths of the Gaussian kernels, with commas between; Koloskova has the first.
+        Bandwidths of the Gaussian kernels, separated by commas; Koloskova uses only the first.
     regularizer : float
-        The regulariser lambda, the whole of it at each agent.
+        The regulariser lambda; each agent uses it undivided.
     """
 
     agents: int = 20
@@ -158,7 +159,7 @@ class ModelSetting:
 
     @property
     def bandwidths(self) -> list[float]:
-        """The bandwidths; raises BadInput for values that are not positive numbers."""
+        """Return the bandwidths; raises BadInput for values that are not positive numbers."""
         return _numbers("sigmas", self.sigmas)
 
     def check(self) -> None:
@@ -169,11 +170,11 @@ class ModelSetting:
         _ = self.bandwidths
 
     def owners(self, table: Table, partition: Partition, seeds: DataSeed) -> list[Rows]:
-        """Return each agent's rows, by the data's seed; raises BadInput if the partition is impossible."""
+        """Return each agent's rows, drawn by the data seed; raises BadInput if the partition is impossible."""
         return owners(table.target, self.agents, partition, _order_seed(seeds))
 
     def streams(self, table: Table, rounds: int, seeds: DataSeed, partition: Partition = EVENLY) -> Streams:
-        """Return each agent's samples (z, y) of some rounds, in an order of the data's seed."""
+        """Return each agent's stream of samples (z, y) for a number of rounds, in an order given by the data seed."""
         sigmas, order = self.bandwidths, _order_seed(seeds)
         _, *numbers = np.random.SeedSequence(seeds.seed).generate_state(1 + len(sigmas)).tolist()
         maps = [
@@ -188,14 +189,14 @@ class ModelSetting:
         return [list(itertools.islice(each, rounds)) for each in every]
 
     def cost(self, samples: Sequence[tuple[Array, float]], kernels: int) -> MultiKernelCost:
-        """Return an agent's cost with the first of the kernels, at the start of its stream."""
+        """Return an agent's cost at the start of its stream, with the first ``kernels`` kernels."""
         size = 2 * self.features
         own = ((z[: kernels * size], y) for z, y in samples)
         return MultiKernelCost(own, kernels, size, regularizer=self.regularizer)
 
 
 def _order_seed(seeds: DataSeed) -> int:
-    """Return the seed of the division and order of samples."""
+    """Return the seed for the division and the order of the samples."""
     return int(np.random.SeedSequence(seeds.data).generate_state(1)[0])
 
 
@@ -204,7 +205,7 @@ def _order_seed(seeds: DataSeed) -> int:
 
 @dataclass(frozen=True)
 class OnGraph:
-    """One of the `KINDS` on a graph, with the random quantizer's bits per level; None: no quantizer."""
+    """A method in `KINDS` on a graph; ``bits`` is the quantizer's bits per level, or None without quantizer."""
 
     kind: str
     topology: str
@@ -212,16 +213,16 @@ class OnGraph:
 
     @property
     def name(self) -> str:
-        """Its name in tables."""
+        """Return the run's name in tables."""
         return f"{self.kind} {Path(self.topology).stem}" + ("" if self.bits is None else f" {self.bits}-bit")
 
     @property
     def element_bits(self) -> int:
-        """Bits of a transmitted element of a model: 64 for a float64, else a sign and a level."""
+        """Return the bits per transmitted element of a model: 64 for a float64, else a sign and a quantized level."""
         return 64 if self.bits is None else 1 + self.bits
 
     def graph(self, agents: int) -> "nx.Graph[int]":
-        """Return its graph, one of `GRAPHS` or that of a file."""
+        """Return the method's graph, one of `GRAPHS` or one from a file."""
         if self.topology in GRAPHS:
             return GRAPHS[self.topology](agents)
         return OwnTopology(topology=self.topology).graph_of(agents, nx.Graph)
@@ -229,7 +230,7 @@ class OnGraph:
     def agents(
         self, model: ModelSetting, streams: Streams, rounds: int, eta: float, gamma: float
     ) -> dict[int, MultiKernelAgent]:
-        """Return new agents, at the start of their streams, with steps of learning and of gossip."""
+        """Return new agents at the start of their streams, with learning step ``eta`` and gossip step ``gamma``."""
         coder: Coder = Exact() if self.bits is None else QSGD(self.bits, by_row=True)
         if self.kind == COMPLETE:
             method = Method(CompleteOMKL, agents=model.agents, eta=eta, coder=coder)
@@ -242,20 +243,20 @@ class OnGraph:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSetting(OwnTopology):
-    """The methods, their steps, and their graphs.
+    """The methods, their step sizes, and their graphs.
 
     Parameters
     ----------
     eta : str
-        Step of learning; several with commas between.
+        Step size of learning; several values are separated by commas.
     gamma : str
-        Step of the gossip, one for each eta.
+        Step size of gossip, one for each eta.
     bits : int
-        Bits of a level of the random quantizer (1-16), which sends a sign, too; gossip also runs without.
+        Bits per level of the random quantizer (1-16), which also sends a sign bit. Gossip also runs without quantizer.
     topologies : str
-        Graphs of the gossip, with commas between: path, ring, star, complete. Koloskova has the first.
+        Graphs of gossip, separated by commas: path, ring, star, complete. Koloskova uses only the first.
     algorithms : str
-        Which of gossip, Koloskova and OMKL to run, with commas between.
+        Methods to run, separated by commas: gossip, Koloskova, OMKL.
     """
 
     eta: str = "0.01,0.1"
@@ -274,8 +275,8 @@ class MethodSetting(OwnTopology):
     def methods(self) -> list[OnGraph]:
         """Return gossip on every graph with and without a quantizer, and the quantized benchmarks.
 
-        The one-kernel benchmark runs on the first graph; OMKL always runs on the complete one. Raises BadInput for
-        unknown ones.
+        Koloskova, with one kernel, runs on the first graph; OMKL always runs on the complete graph. Raises BadInput for
+        an unknown method or graph.
         """
         bits = check.integer("bits", self.bits, low=1, high=16)
         kinds = chosen_names("algorithms", self.algorithms, KINDS)
@@ -294,10 +295,10 @@ class MethodSetting(OwnTopology):
 
 
 def _numbers(name: str, text: str) -> list[float]:
-    """Return the positive numbers that a parameter lists."""
+    """Return the positive numbers listed in a parameter's text."""
     try:
         return [check.finite(name, float(each), above=0.0) for each in names_in(text)]
-    except ValueError:  # BadInput is a ValueError, too
+    except ValueError:  # also catches BadInput, which is a ValueError
         raise check.refuse(name, text, "positive numbers with commas between") from None
 
 
@@ -305,11 +306,11 @@ def _numbers(name: str, text: str) -> list[float]:
 
 
 class KernelMeasure(AgentProbe):
-    """The columns of a round (a probe): means over the agents of the costs of the predictions they made.
+    """A probe of the losses of the agents' predictions, averaged over the agents.
 
-    ``loss`` is the combined prediction's in this round, ``running_loss`` its mean over the rounds so far,
-    ``weighted_loss`` the kernels' own costs by their weights, in this round; ``running_accuracy`` is the share of the
-    combined predictions so far that had the right sign.
+    ``loss`` is the loss of the combined prediction in this round, and ``running_loss`` its mean over the rounds so far.
+    ``weighted_loss`` is the weighted mean of the single kernels' losses in this round. ``running_accuracy`` is the
+    share of the combined predictions so far that had the correct sign.
     """
 
     def __init__(self, names: Iterable[Any]) -> None:
@@ -317,7 +318,7 @@ class KernelMeasure(AgentProbe):
         self._before = np.zeros(2)
 
     def read(self, agents: Mapping[Any, MultiKernelAgent]) -> Readings:
-        """Return the agents' models, and their costs' counts."""
+        """Return the agents' models, and the sums and counts kept by their costs."""
         costs = [agent.cost for agent in agents.values()]
         return {
             "loss": [cost.combined.loss_sum for cost in costs],

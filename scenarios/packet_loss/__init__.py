@@ -1,1 +1,1 @@
-"""Effects of lost frames on each family of algorithms, and of each remedy, with its cost."""
+"""The effects of lost frames on each family of algorithms, and the effect and cost of each remedy."""

@@ -1,4 +1,4 @@
-"""The figures of the study of packet loss: small multiples, one quantity per panel."""
+"""The figures of the study of packet loss: grids of small panels, each of which shows one quantity."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ ABOVE = {
     ABOVE_OPTIMUM: ("the optimum", "the centralised optimum"),
     ABOVE_LOSS_FREE: ("loss-free", "loss-free, in the same family"),
 }
-"""What errors are drawn above, in brief and in full: the optimum where it is known."""
+"""The reference of errors, briefly and in full: the optimum if it is known, else the loss-free run."""
 
 MEASURES = {
     "consensus_error": "consensus error:\nmean ‖θ − mean θ‖²",
@@ -30,13 +30,13 @@ MEASURES = {
     "tracking_residual": "max |Σy − Σ∇R|",
     "copy_error": "desynchronisation:\ncopy − state, largest norm",
 }
-"""What `draw_agreement` shows, by column."""
+"""Panel labels of `draw_agreement`, by column."""
 
 
 def draw_errors(means: pd.DataFrame, level: str, error: Axis, title: str, burst: float = 1.0) -> Figure:
-    """Draw the excess error against the loss: a panel for each remedy, a line and band for each family.
+    """Draw the excess error against the share of lost frames: a panel per remedy, a line and band per family.
 
-    With ``burst`` above 1, bursty losses are dashed, beside independent ones.
+    With ``burst`` above 1, results with bursty losses are added as dashed lines.
     """
     rows = means[means["measure"] == level]
     remedies, families = list(dict.fromkeys(rows["remedy"])), list(dict.fromkeys(rows["family"]))
@@ -93,32 +93,32 @@ def _finished(figure: Figure, entries: Mapping[str, Mapping[str, Any]], title: s
 
 
 def _line(panel: Axes, rows: pd.DataFrame, place: dict[float, int], style: Any, limits: tuple[float, float]) -> None:
-    """Draw a line with its band; values beyond the limits are drawn on them."""
+    """Draw a line with its band; values beyond the limits are drawn at the limits."""
     x = [place[each] for each in rows["loss"]]
     mean, low, high = ([_within(value, *limits) for value in rows[name]] for name in ("mean", "low", "high"))
     _apart(panel, x, mean, {"markersize": 4, "linewidth": 1.3, **style})
     colour = style["color"]
     first = 1 if 0 in x else 0
-    # A band over one point would be invisible.
+    # A band over a single point would be invisible.
     first = len(x) if len(x) - first == 1 else first
     panel.fill_between(x[first:], low[first:], high[first:], color=colour, alpha=0.2, linewidth=0)
     panel.vlines(x[:first], low[:first], high[:first], color=colour, alpha=0.4, linewidth=3)
 
 
 def _apart(panel: Axes, x: Sequence[int], y: Sequence[float], style: "dict[str, Any]") -> None:
-    """Draw a line over the losses above 0, and a separate point at 0."""
+    """Draw a line over the positive shares of lost frames, and a separate point at the share 0."""
     first = 1 if 0 in x else 0
     panel.plot(x[:first], y[:first], **style | {"linestyle": ""})
     panel.plot(x[first:], y[first:], **style)
 
 
 def _within(value: float, low: float, high: float) -> float:
-    """Return a value clipped to a log axis from low to high; a negative one, better than the bound, becomes low."""
+    """Return a value clipped to the range of a log axis; a negative excess error becomes ``low``."""
     return min(max(value, low), high) if value == value else value
 
 
 def _limits(rows: pd.DataFrame) -> tuple[float, float]:
-    """Return the limits between which errors are drawn."""
+    """Return the range of errors to draw."""
     positive = rows["mean"][rows["mean"] > 0.0]
     if positive.empty:
         return 0.1, 10.0
@@ -128,7 +128,7 @@ def _limits(rows: pd.DataFrame) -> tuple[float, float]:
 
 
 def _places(rows: pd.DataFrame) -> dict[float, int]:
-    """Return the place of each share of lost frames, side by side because no axis shows 0, 0.1 % and 50 %."""
+    """Return the x coordinate of each share: equally spaced, because no axis scale shows 0, 0.1 % and 50 % well."""
     return {share: number for number, share in enumerate(sorted(set(rows["loss"])))}
 
 
@@ -140,7 +140,7 @@ def _share_axis(panel: Axes, place: dict[float, int]) -> None:
 
 
 def draw_agreement(means: pd.DataFrame, title: str) -> Figure:
-    """Draw consensus error, sum of duals and spread of copies by family, to show which of them reveal a loss."""
+    """Draw consensus error, sum of duals and error of copies by family, to show which of them reveal losses."""
     rows = means[(means["burst"] == 1.0) & means["measure"].isin(MEASURES)]
     families = list(dict.fromkeys(rows["family"]))
     remedies = list(dict.fromkeys(means["remedy"]))
@@ -177,7 +177,7 @@ def _remedies(panel: Axes, part: pd.DataFrame, remedies: Sequence[str], place: d
 
 
 def _entries(remedies: Sequence[str], **fixed: Any) -> dict[str, dict[str, Any]]:
-    """Return the styles of remedies in a legend, by their titles."""
+    """Return the legend's styles of remedies, keyed by their titles."""
     return {
         REMEDIES[name].title: {"markersize": 5, "color": _REMEDY[i % 8], "marker": _MARKS[i % 8], **fixed}
         for i, name in enumerate(remedies)
@@ -185,7 +185,7 @@ def _entries(remedies: Sequence[str], **fixed: Any) -> dict[str, dict[str, Any]]
 
 
 def draw_price(means: pd.DataFrame, level: str, error: Axis, title: str) -> Figure:
-    """Draw the error above a level against the bits on the wire, for some losses: a mark for each remedy."""
+    """Draw the excess error against the bits on the wire, for several shares of lost frames; a mark per remedy."""
     rows = means[means["burst"] == 1.0]
     families, remedies = list(dict.fromkeys(rows["family"])), list(dict.fromkeys(rows["remedy"]))
     shares = _three(sorted(share for share in set(rows["loss"]) if share > 0.0))
@@ -214,5 +214,5 @@ def draw_price(means: pd.DataFrame, level: str, error: Axis, title: str) -> Figu
 
 
 def _three(shares: Sequence[float]) -> list[float]:
-    """Return at most three of the shares: those nearest to 1, 10 and 30 %."""
+    """Return at most three of the shares of lost frames: those nearest to 1, 10 and 30 %."""
     return sorted({min(shares, key=lambda each: abs(math.log(each / near))) for near in (0.01, 0.1, 0.3)})

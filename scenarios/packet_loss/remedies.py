@@ -1,4 +1,4 @@
-"""Remedies for lost frames, and the families of methods that each fits."""
+"""Remedies for lost frames, and the families of methods that each remedy applies to."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,13 +10,13 @@ from netsim.studies.experiment import Method
 from netsim.studies.experiment.cells import Cell
 
 CODED = "coded"
-"""The family that sends coded changes: COKE with a coder. Results name it by its bits: "COKE 8-bit"."""
+"""The family that sends coded changes: COKE with a coder. Results name it by its bits, e.g. "COKE 8-bit"."""
 
 FAMILIES = ("CTA", "DKLA", "COKE", CODED)
-"""Averaging, ADMM, censored ADMM, and ADMM of coded changes: what runs unless other methods are named."""
+"""The default methods: averaging, ADMM, censored ADMM, and ADMM with coded changes."""
 
 METHODS = (*FAMILIES, *BASELINES)
-"""All methods that can be named."""
+"""All methods that can be chosen."""
 
 _CODED = (CODED, *baselines.CODED)
 
@@ -24,7 +24,7 @@ NONE = "none"
 
 
 class Remedy(NamedTuple):
-    """A remedy for lost frames: its title in figures, the flags of ``coke`` that set it, and its families."""
+    """A remedy for lost frames: its title in figures, the flags of ``coke`` that set it, and the families it suits."""
 
     title: str
     flags: Mapping[str, str]
@@ -32,7 +32,7 @@ class Remedy(NamedTuple):
 
     @property
     def reliability(self) -> str:
-        """The reliability of the links."""
+        """Return the reliability that the remedy needs from the links."""
         return self.flags.get("reliability", NONE)
 
 
@@ -50,11 +50,11 @@ REMEDIES: Mapping[str, Remedy] = {
     "nack": Remedy("repeats on request (nack)", {"reliability": "nack"}, ("DKLA", *_CODED)),
     "keyframe": Remedy("key frames", {"reliability": "keyframe"}, ("DKLA", *_CODED)),
 }
-"""The remedies by name; the first is the absence of one."""
+"""The remedies by name; the first means no remedy."""
 
 
 def remedied(remedy: str, family: Method) -> Method:
-    """Return a method with the agents' part of the remedy, and the remedy as a label."""
+    """Return a method with the remedy's settings of agents applied, and with the remedy as a label."""
     flags = REMEDIES[remedy].flags
     if duals := flags.get("remedy"):
         family = with_remedy({"": family}, duals)[0][""]
@@ -63,15 +63,15 @@ def remedied(remedy: str, family: Method) -> Method:
 
 
 def fits(columns: Mapping[str, Any]) -> bool:
-    """Return whether links provide the reliability that a method's remedy needs, by the columns of a run."""
+    """Return whether a run's network provides the reliability that its remedy needs."""
     return bool(columns["network"] == REMEDIES[columns["remedy"]].reliability)
 
 
 def place_of(cell: Cell) -> tuple[int, int, float, float]:
-    """Return the place of a run in tables and notes.
+    """Return the sort key of a run in tables and notes.
 
-    Rows are ordered by remedy. Within a remedy, methods that send states come first, then each method that sends coded
-    changes: independent losses before bursts, few losses before many.
+    Rows are ordered by remedy. Within a remedy, methods that send states come before methods that send coded changes.
+    Then independent losses come before bursts, and small shares of losses before large ones.
     """
     columns, coded = cell.columns, "coder" in getattr(cell.method, "given", {})
     family = columns["family"] if columns["family"] in _CODED else CODED

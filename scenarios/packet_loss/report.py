@@ -25,31 +25,32 @@ from netsim.studies.outcome import DIVERGED, FAILED, share_text
 from netsim.studies.results import interval, interval_text
 
 NEAR = 5.0
-"""Per cent above loss-free from which notes call a method off."""
+"""Excess error over the loss-free run, in per cent, above which notes call a method degraded."""
 
-_PRICED = 0.1  # the share of lost frames in the table of prices, or the nearest one
-_APART = 1e-2  # norm of a copy's error from which notes mention it
-_SAME = 10.0  # growth of the consensus error up to which it reveals nothing
+_PRICED = 0.1  # share of lost frames in the table of costs; the nearest share that ran is used
+_APART = 1e-2  # norm of a copy's error above which notes mention it
+_SAME = 10.0  # factor by which the consensus error must grow to reveal a loss
 
 COLUMNS = ("consensus_error", "dual_residual", "copy_error", "transmissions", "wire_bits")
-"""Measures that are kept of a run's last round, beside its errors."""
+"""Measures of a run's last round that are kept in addition to its errors."""
 
 OWN_COLUMNS = ("tracking_residual", "least_weight")
-"""Measures that only some methods have."""
+"""Further measures, which only some methods provide."""
 
 KEYS = ("family", "remedy", "burst", "loss", "seed", "optimum")
-"""What tells runs apart, and the optimum: the first columns of the results."""
+"""First columns of the results: those that identify a run, and the optimum."""
 
 
 def measured(results: Results, errors: Sequence[str]) -> tuple[pd.DataFrame, list[tuple[str, float, str, str]]]:
-    """Return a row for each run, and (remedy, burst, point, reason) for those that did not end.
+    """Return a row for each run, and (remedy, burst, point, reason) for each run that did not finish.
 
-    The latter have a row without measures, if other runs of their setting ended. Raises BadInput if no run ended.
+    An unfinished run has a row with empty measures if other runs of its setting finished. Raises BadInput if no run
+    finished.
 
     Parameters
     ----------
     errors : sequence of str
-        The columns of the task's errors; the first is what the study is about.
+        The columns of the task's errors; the study compares the first.
     """
     rows, failed = [], []
     for cell, found in sorted(results.cells, key=lambda each: place_of(each[0])):
@@ -68,14 +69,14 @@ def measured(results: Results, errors: Sequence[str]) -> tuple[pd.DataFrame, lis
         own_columns = [name for name in OWN_COLUMNS if name in some]
         parts.append(some.reindex(columns=[*KEYS, *errors, *COLUMNS, *own_columns, OUTCOME]))
     frame = pd.concat([each for each in parts if len(each)], ignore_index=True)
-    # Without losses all copies equal the states, and are not measured.
+    # Without losses all copies equal the states, so their error is not measured.
     frame.loc[(frame["loss"] == 0.0) & (frame["remedy"] != "edge-duals"), "copy_error"] = 0.0
     frame[errors[0]] = frame[errors[0]].where(np.isfinite(frame[errors[0]]), np.inf)
     return frame, failed
 
 
 def tell(study: Study, results: Results, errors: Sequence[str], title: str, rounds: int, burst: float) -> None:
-    """Leave tables, notes and figures with the study."""
+    """Add the tables, notes and figures to the study."""
     error = Axis(errors[0])
     table, failed = measured(results, errors)
     runs = with_errors(table, error.column)
@@ -122,7 +123,7 @@ def tell(study: Study, results: Results, errors: Sequence[str], title: str, roun
 
 
 def _answer(study: Study, means: pd.DataFrame, error: Axis) -> None:
-    """Answer with the excess error of the worst affected family at the priced share, and its best remedy's cost."""
+    """State the excess error of the most affected family at the priced share, and its best remedy's cost."""
     share = nearest(means, _PRICED)
     found = pick(means, ABOVE_LOSS_FREE, burst=1.0, loss=share)
     found = found[np.isfinite(found["mean"])]
@@ -148,7 +149,7 @@ def _answer(study: Study, means: pd.DataFrame, error: Axis) -> None:
 
 
 def _keyframes(means: pd.DataFrame, rounds: int) -> Iterator[str]:
-    """Yield a note that runs with key frames end on one, if they do."""
+    """Yield a note, if there are runs with key frames, that such runs end on a key frame."""
     every = Reliability("keyframe").every
     if "keyframe" in set(means["remedy"]) and rounds % every == 0:
         yield f"With key frames each run ends on one, for there is one every {every} rounds: copies have just met."
@@ -157,7 +158,7 @@ def _keyframes(means: pd.DataFrame, rounds: int) -> Iterator[str]:
 def left_out(
     runs: pd.DataFrame, failed: Sequence[tuple[str, float, str, str]], error: str = "train_mse"
 ) -> Iterator[str]:
-    """Yield the number of runs without a mean: a line for unfinished ones, one for diverged ones."""
+    """Yield notes on the runs that have no mean: one line for unfinished runs, one for diverged runs."""
     if failed:
         which = Counter(f"{REMEDIES[remedy].title} ({_losses(burst)})" for remedy, burst, _, _ in failed)
         _, _, point, why = failed[0]
@@ -179,10 +180,10 @@ def _counted(which: Mapping[str, int]) -> str:
 
 
 def with_errors(runs: pd.DataFrame, error: str = "train_mse") -> pd.DataFrame:
-    """Return the runs with errors in per cent: above the centralised optimum, and above the loss-free run.
+    """Return the runs with their errors in per cent above the centralised optimum, and above the loss-free run.
 
-    The loss-free run has the same family and seed, and so the same data and graph, with lossless links and no remedy: a
-    paired comparison. Raises BadInput if an error to compare with is 0, because no percentage exists then.
+    The comparison is paired: the loss-free run has the same family and seed, and thus the same data and graph, but
+    lossless links and no remedy. Raises BadInput if a reference error is 0, because no percentage exists then.
     """
     plain = runs[(runs["remedy"] == NONE) & (runs["loss"] == 0.0)]
     if (plain[error] <= 0.0).any():
@@ -191,7 +192,7 @@ def with_errors(runs: pd.DataFrame, error: str = "train_mse") -> pd.DataFrame:
         raise BadInput(f"{error}: must be above 0, to compare in per cent; {where}")
     base = plain.set_index(["family", "seed"])[error]
     own = base.reindex(list(zip(runs["family"], runs["seed"], strict=True))).to_numpy(dtype=np.float64)
-    # A diverged run has no excess.
+    # A diverged run has no meaningful excess error.
     own = np.where(np.isfinite(own), own, math.nan)
     return runs.assign(
         **{
@@ -204,7 +205,7 @@ def with_errors(runs: pd.DataFrame, error: str = "train_mse") -> pd.DataFrame:
 def summarised(runs: pd.DataFrame, errors: Sequence[str] = ("train_mse", "test_mse")) -> pd.DataFrame:
     """Return each measure's mean and its interval over the seeds: a row for each setting and measure.
 
-    The mean is ∞ where a run did not survive.
+    The mean is ∞ if a run diverged.
     """
     by = ["family", "remedy", "burst", "loss"]
     parts = [
@@ -216,7 +217,7 @@ def summarised(runs: pd.DataFrame, errors: Sequence[str] = ("train_mse", "test_m
 
 
 def pick(means: pd.DataFrame, measure: str, **chosen: Any) -> pd.DataFrame:
-    """Return the rows of one measure with chosen values of columns, ordered by loss."""
+    """Return the rows of one measure that have the given column values, ordered by loss."""
     rows = means[means["measure"] == measure]
     for name, value in chosen.items():
         rows = rows[rows[name] == value]
@@ -233,12 +234,12 @@ def nearest(means: pd.DataFrame, share: float) -> float:
 
 
 def percent(share: float) -> str:
-    """Return a share as per cent: "0.1 %"."""
+    """Return a share as text in per cent: "0.1 %"."""
     return f"{100.0 * share:g} %"
 
 
 def by_share(means: pd.DataFrame, remedy: str) -> pd.DataFrame:
-    """Return a remedy's errors above loss-free: a row for each family and way of losing, a column for each share."""
+    """Return a remedy's excess errors: a row for each family and kind of losses, a column for each share of losses."""
     rows = []
     found = pick(means, ABOVE_LOSS_FREE, remedy=remedy)
     for family in dict.fromkeys(found["family"]):
@@ -253,7 +254,7 @@ def by_share(means: pd.DataFrame, remedy: str) -> pd.DataFrame:
 
 
 def _with_interval(row: Any) -> str:
-    """Return a row's mean with its interval, absent for a single seed, or the number of survivors if not all."""
+    """Return a row's mean as text, with its interval if there are several seeds, or the count of surviving runs."""
     if row.survived < row.count:
         return f"– {share_text(row.survived, row.count)}"
     return _short(row.mean) + (f" [{_short(row.low)}, {_short(row.high)}]" if row.count > 1 else "")
@@ -264,7 +265,7 @@ def _losses(burst: float) -> str:
 
 
 def _short(number: float) -> str:
-    """Return a percentage with two or three digits that matter, and no exponent below a million."""
+    """Return a percentage with two or three significant digits, without an exponent below a million."""
     if abs(number) >= 1e6:
         return f"{number:.2g}"
     if abs(number) >= 100:
@@ -277,7 +278,7 @@ def _at(part: pd.DataFrame, share: float) -> list[Any]:
 
 
 def price(means: pd.DataFrame, share: float) -> pd.DataFrame:
-    """Return each family's cost with each remedy at a share of lost frames, and the error reached."""
+    """Return the cost and the final error of each family with each remedy, at one share of lost frames."""
     chosen = {"burst": 1.0, "loss": share}
     bits = pick(means, "wire_bits", **chosen)
     spent = bits.set_index(["family", "remedy"])["mean"]
@@ -294,7 +295,7 @@ def price(means: pd.DataFrame, share: float) -> pd.DataFrame:
 
 
 def notes(means: pd.DataFrame, burst: float) -> Iterator[str]:
-    """Yield conclusions from the means."""
+    """Yield notes with conclusions from the means."""
     families = list(dict.fromkeys(means["family"]))
     for family in families:
         yield from _off(means, family)
@@ -335,7 +336,7 @@ def _off(means: pd.DataFrame, family: str) -> Iterator[str]:
 
 
 def _symptoms(means: pd.DataFrame, chosen: dict[str, Any], share: float) -> str:
-    """Return what the other measures reveal where a family fails."""
+    """Return text on what the other measures reveal when a family fails."""
 
     def at(measure: str, where: float) -> float:
         found = _at(pick(means, measure, **chosen), where)
@@ -378,7 +379,7 @@ def _mended(means: pd.DataFrame, remedy: str) -> Iterator[str]:
 
 
 def _bursty(means: pd.DataFrame, families: Sequence[str], burst: float) -> Iterator[str]:
-    """Yield the effect of bursts at equal mean loss, where most frames are lost."""
+    """Yield the effect of bursts at equal mean loss, for the largest share of lost frames."""
     share = float(means["loss"].max())
     parts = []
     for family in families:

@@ -1,4 +1,4 @@
-"""`netsim run packet_loss`: family × remedy × loss, independent and in bursts, with runs kept in a folder."""
+"""`netsim run packet_loss`: each family with each remedy at each loss, independent or bursty; runs stay in a folder."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from netsim.studies.graphs import OwnTopology
 from netsim.util import check
 
 _STEPS = {"rho": "rho", "eta": "eta", "threshold": "censor.v", "decay": "censor.mu"}
-"""What CTA, DKLA and COKE take from the study, by short names."""
+"""Short names for the parameters that CTA, DKLA and COKE take from the study."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +33,15 @@ class LossSize(OwnTopology, Published):
     Parameters
     ----------
     rounds : int
-        Number of rounds; with --task 300 by default.
+        Number of rounds; by default 300 with --task.
     agents : int
         Number of agents.
     edges : int
-        Number of edges of the random graph; with --task two for each agent by default.
+        Number of edges of the random graph; by default twice the number of agents with --task.
     features : int
-        Number L of random features, the length of a model.
+        Number L of random features, which is also the length of a model.
     sigma : float
-        Bandwidth of the Gaussian kernel; by default the COKE paper's for the data.
+        Bandwidth of the Gaussian kernel; by default that of the COKE paper for the data set.
     regularizer : float
         The centre's regulariser lambda; by default the COKE paper's for tables, and 0.001 for the synthetic data.
     """
@@ -61,7 +61,7 @@ class LossSize(OwnTopology, Published):
     regularizer: float | None = None
 
     def resolved(self, data: str, conventions: str = TEXT) -> Self:
-        """Return the size with all values set, except the edges of a graph from a file."""
+        """Return the size with all values set, except the number of edges if a graph file is used."""
         found = super().resolved(data, conventions)
         return found if self.topology is None else dataclasses.replace(found, edges=self.edges)
 
@@ -74,19 +74,19 @@ class LossCompared(OwnProblem):
     ----------
     methods : str
         Which of CTA, DKLA, COKE, coded (COKE with coded changes), D-PSGD, EXTRA, DIGing, R-ADMM, LT-ADMM, SGP,
-        Push-DIGing, FedAvg, SCAFFOLD, SCAFFOLD-states, AD-PSGD, CHOCO, LEAD, BEER, EF21 and EF21-P to run, with commas
-        between; the differences of the last five have four bits an element.
+        Push-DIGing, FedAvg, SCAFFOLD, SCAFFOLD-states, AD-PSGD, CHOCO, LEAD, BEER, EF21 and EF21-P to run, separated by
+        commas. The last five send differences with four bits per element.
     remedies : str
-        Which of none, renormalised, running-sums, coded-sums, edge-duals, ack, nack, keyframe, with commas between;
-        none, the reference, is always among them.
+        Remedies, separated by commas: none, renormalised, running-sums, coded-sums, edge-duals, ack, nack, keyframe.
+        The reference, none, always runs.
     bits : int
-        Bits an element of the coded changes (1-16).
+        Bits per element of the coded changes (1-16).
     lost : str
-        Shares of frames that are lost, with commas between; 0, the reference, is always among them.
+        Shares of lost frames, separated by commas. The reference, 0, always runs.
     burst : float
-        Mean number of frames lost in a row where losses come in bursts; 1: independent losses only.
+        Mean length of a burst of lost frames; 1: independent losses only.
     repeats : int
-        Seeds of each setting, from --seed on; a multiple of --jobs leaves no process without work.
+        Number of seeds per setting, counted from --seed; a multiple of --jobs keeps all processes busy.
     """
 
     methods: str = ",".join(FAMILIES)
@@ -97,7 +97,7 @@ class LossCompared(OwnProblem):
     repeats: int = 6
 
     def shares(self) -> list[float]:
-        """Return the shares of lost frames, from small to large, 0 first; raises BadInput if a value cannot be used."""
+        """Return the shares of lost frames in ascending order, 0 first; raises BadInput for an unusable value."""
         allowed = "numbers >= 0 and < 1, with commas between"
         shares = sorted({0.0, *numbers_in("lost", self.lost, allowed, float)})
         if not all(0.0 <= share < 1.0 for share in shares):
@@ -111,7 +111,7 @@ class LossCompared(OwnProblem):
         return shares
 
     def families(self, data: str) -> dict[str, Method]:
-        """Return the methods to run by name in ``methods``: those of states, then those of coded changes."""
+        """Return the methods to run by name: first those that send states, then those that send coded changes."""
         steps = BatchSteps(eta=0.5 if data == "synthetic" else None)
         known = {**BASELINES, **steps.resolved(data).methods()}
         coder = Uniform(check.integer("bits", self.bits, low=1, high=16))
@@ -123,7 +123,7 @@ class LossCompared(OwnProblem):
         return {name: known[name].with_label(family=called.get(name, name)) for name in found}
 
     def ordered(self) -> list[str]:
-        """Return the remedies, the reference first; raises BadInput for an unknown one."""
+        """Return the remedies, beginning with the reference; raises BadInput for an unknown one."""
         wanted = chosen_names("remedies", self.remedies, REMEDIES)
         return [name for name in REMEDIES if name == NONE or name in wanted]
 
@@ -139,19 +139,19 @@ def experiment(
 ) -> Experiment:
     """The effects of lost frames on families of algorithms, and of remedies, with their costs.
 
-    CTA, DKLA, COKE and COKE with coded changes, without and with each remedy that fits, at each share of lost frames:
-    independent losses beside bursts of the same mean. Each run is one of the study coke; each seed has different data,
-    graph and losses. Runs stay in --folder and are not repeated, so an interrupted study continues when started again.
-    With the defaults it takes about ten minutes on two cores.
+    The study runs CTA, DKLA, COKE and COKE with coded changes, without a remedy and with each applicable one, at each
+    share of lost frames. Losses are independent or in bursts of the same mean. Each run is a run of the study coke;
+    each seed has different data, graph and losses. Runs are stored in --folder and are not repeated, so an interrupted
+    study continues when it is started again. With the defaults it takes about ten minutes on two cores.
 
     Parameters
     ----------
     data : str
         "synthetic" (the COKE paper's), or the NAME of a table in NETSIM_DATA or the cache, or its path.
     settings : str
-        The tuned.json of `netsim tune coke --per method,loss`: each family runs with what was best at each share. Of
-        several with commas between, as of --per method,loss,remedy,reliability for each remedy, a run takes the first
-        that was tuned for it.
+        A tuned.json of `netsim tune coke --per method,loss`: each family runs with the best settings at each share.
+        Several files, such as one for each remedy with --per method,loss,remedy,reliability, are separated by commas; a
+        run uses the first file tuned for its conditions.
     """
     shares, remedies, burst, file = compared.shares(), compared.ordered(), compared.burst, compared.task
     count = check.integer("repeats", compared.repeats, low=2)
@@ -209,16 +209,16 @@ packet_loss = study_of(experiment, folder="runs/packet-loss-cells")
 
 
 def _check_own(problem: FileProblem, families: Mapping[str, Method], rounds: int, seeds: Seeds) -> None:
-    """Raise BadInput for settings that a file's problem excludes with the first seed, before anything runs."""
+    """Raise BadInput, before anything runs, for settings that the file's problem does not allow."""
     task = problem.make(Setup(seeds, rounds))
-    Channel().over(task.graph, seeds.network)  # raises for unsuitable graphs
+    Channel().over(task.graph, seeds.network)  # raises BadInput for unsuitable graphs
     task.check(families.values(), rounds, report.KEYS)
     if best := task.optimum():
         task.check_above_zero(best[task.error], "the model of the least cost")
 
 
 def _tuned(made: Experiment, files: str, given: Mapping[str, Any]) -> Experiment:
-    """Return the experiment with values from files of tuned settings of the study coke, for each condition."""
+    """Return the experiment with tuned settings of the study coke, read from files for each condition."""
     usual = catalogue.find_study("coke").prepare(**given).settings
 
     def known(cell: Cell) -> dict[str, Any]:

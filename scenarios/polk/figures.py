@@ -21,7 +21,7 @@ _PANELS = (
 def progress(rounds: pd.DataFrame, title: str, levels: Mapping[str, tuple[str, float]]) -> Figure:
     """Draw objective, disagreement, model order and accuracy against samples, a curve for each run.
 
-    ``levels`` has, by run, the name and value of the best possible accuracy.
+    ``levels`` maps a run's name to the name and value of its reference accuracy.
     """
     figure, panels = drawing(9.0, 6.4, 2, 2, title=title, sharex=True)
     for panel, (column, label) in zip(panels.ravel(), _PANELS, strict=True):
@@ -41,14 +41,14 @@ def progress(rounds: pd.DataFrame, title: str, levels: Mapping[str, tuple[str, f
 
 
 def _called(run: str) -> str:
-    """Return a run's name in a legend: "draw 3" is the problem drawn by seed 3."""
+    """Return a run's name in a legend; the run "draw 3" uses the problem drawn by seed 3."""
     return f"problem of seed {run.removeprefix('draw ')}" if run.startswith("draw ") else f"penalty {run}"
 
 
 def surface(model: Dictionary, inputs: Array, labels: NDArray[np.int64], names: Sequence[str], title: str) -> Figure:
-    """Draw the decision regions of a model of the plane, its dictionary, and the samples.
+    """Draw the decision regions of a model with two inputs, its dictionary, and the samples.
 
-    The samples are inputs of shape (n, 2) and numbers of classes of shape (n,), whose names are given.
+    ``inputs`` has shape (n, 2), and ``labels``, shape (n,), holds indices into the class ``names``.
     """
     from matplotlib.colors import ListedColormap, Normalize
 

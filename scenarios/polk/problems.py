@@ -1,4 +1,4 @@
-"""Where the samples of the study `polk` come from: mixtures, textures, or a table of classes."""
+"""Sources of the samples of the study `polk`: mixtures, textures, or a table of classes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _TRAIN_SHARE = 0.7
 
 @dataclass(frozen=True)
 class Split:
-    """Samples to train on and to test on: inputs of shape (n, d), numbers of classes of shape (n,)."""
+    """Training and test samples: inputs of shape (n, d), and class indices of shape (n,)."""
 
     inputs: Array
     labels: Labels
@@ -36,19 +36,19 @@ class Split:
     classes: tuple[str, ...]
     """Names of the classes."""
     reference: Callable[[float], float]
-    """Takes a kernel's bandwidth to the accuracy, on the test samples, of what is compared with."""
+    """Returns the reference's accuracy on the test samples, for a kernel bandwidth."""
     reference_name: str
 
 
 @dataclass(frozen=True)
 class Source:
-    """A source of samples: ``draw(count, seed)`` draws this many for training, and others for testing."""
+    """A source of samples: ``draw(count, seed)`` returns ``count`` training samples, and separate test samples."""
 
     draw: Callable[[int, int], Split]
     usual_sigma: float
     usual_samples: int = _SAMPLES
     most_samples: int | None = None
-    """There are no more to train on; None: as many as are asked for."""
+    """Number of training samples available; None: unlimited."""
     notes: tuple[str, ...] = ()
     """Lines for the study's notes."""
 
@@ -83,7 +83,7 @@ def _textures(count: int, seed: int) -> Split:
 
 
 def _table(labelled: Labelled) -> Source:
-    """Return the rows of a table, with inputs scaled to [0, 1]; each draw trains on another part of them."""
+    """Return a table as a source, with inputs scaled to [0, 1]; each draw chooses other rows for training."""
     inputs, labels = unit(labelled.inputs), labelled.labels
 
     def draw(count: int, seed: int) -> Split:
@@ -91,7 +91,7 @@ def _table(labelled: Labelled) -> Source:
         rows, tested = order[:count], order[count : count + _TESTED]
         return _beside_svm((inputs[rows], labels[rows]), (inputs[tested], labels[tested]), labelled.classes)
 
-    # Wider kernels separate classes less well; narrower ones need many more points.
+    # Wider kernels separate classes less well; narrower ones need many more dictionary points.
     sigma = 0.5 * median_distance(inputs, seed=0)
     usual = max(min(round(_TRAIN_SHARE * len(labels)), _SAMPLES), 1)
     return Source(draw, sigma, usual, max(len(labels) - 1, 1), labelled.notes)
@@ -106,7 +106,7 @@ def centralised_accuracy(
 ) -> float:
     """Return the test accuracy of scikit-learn's support vector machine, trained on all inputs together.
 
-    The samples are inputs of shape (n, d) and numbers of classes of shape (n,); ``strength`` is its C.
+    Samples are inputs of shape (n, d) and class indices of shape (n,); ``strength`` is the machine's parameter C.
     """
     from sklearn.svm import SVC
 

@@ -1,4 +1,4 @@
-"""Decentralized online kernel classification by the greedy projected penalty method: accuracy, order, agreement."""
+"""Decentralized online kernel classification by the greedy projected penalty method: accuracy, order, disagreement."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -28,21 +28,22 @@ from netsim.studies.seeds import Seeds
 from netsim.util import check
 
 _PROGRESS = "The objective, how far neighbours disagree, the points that are kept, and the accuracy, by samples"
-"""What `progress` draws."""
+"""Caption of the figure `progress`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """The runs, and the number of measurements.
+    """The runs, and how often they are measured.
 
     Parameters
     ----------
     compare : bool
-        Also run without penalty and with constant ones c, 2c and 4c, to show what doubling does to the disagreement.
+        Also run without penalty and with constant penalties c, 2c and 4c, to show the effect of doubling on the
+        disagreement.
     repeats : int
-        Number of problems to draw, with seeds from --seed on.
+        Number of problems to draw; their seeds count from --seed.
     checks : int
-        How often accuracy is measured.
+        Number of accuracy measurements during a run.
     """
 
     compare: bool = True
@@ -69,14 +70,14 @@ def polk(
 ) -> None:
     """Online kernel classification with small dictionaries (Koppel, Paternain, Richard and Ribeiro 2018).
 
-    All agents learn from one training set, each in a different order, or with --partition from parts of it. Defaults
-    depend on the data and on the loss, and are recorded in settings.json.
+    All agents learn from one training set, each in a different order; with --partition each learns from its part.
+    Defaults depend on the data and on the loss, and are recorded in settings.json.
 
     Parameters
     ----------
     data : str
         "mixtures": five classes of three Gaussians each in the plane. "brodatz": 13 textures as texton histograms,
-        from brodatz_center256.npz in NETSIM_DATA or the cache; patches to test on are from other parts of the pictures.
+        from brodatz_center256.npz in NETSIM_DATA or the cache; test patches are from other parts of the pictures.
         Or a table of classes: its name in that folder, or its path (.csv.gz, .csv, .npz, .parquet).
     """
     rule = learning.resolved(data)
@@ -105,7 +106,7 @@ def polk(
 
 
 def _tell_owners(trial: Trial, setting: ProblemSetting, rule: Learning) -> None:
-    """Add the division of samples to the study, if not all agents have all."""
+    """Add the division of samples to the study, unless all agents have all samples."""
     split, dealt = trial.problem.split, trial.problem.owners
     if dealt is not None:
         targets = [split.labels[own].astype(np.float64) for own in dealt]
@@ -113,7 +114,7 @@ def _tell_owners(trial: Trial, setting: ProblemSetting, rule: Learning) -> None:
 
 
 def _compare(trial: Trial) -> None:
-    """Run without penalty, and with c, 2c and 4c, where η·4c·d = 1 for the agent with the most neighbours."""
+    """Run without penalty, and with constant c, 2c and 4c; η·4c·d = 1 for the agent with the most neighbours d."""
     study, graph = trial.study, trial.problem.graph
     largest = 1.0 / (trial.rule.eta * max(max(dict(graph.degree).values()), 1))
     rows = []
@@ -164,7 +165,7 @@ def _report(trial: Trial, run: Run, data: str, rows: Sequence[Mapping[str, Any]]
 
 
 def _show_classes(trial: Trial, data: str, learners: Sequence[GreedyPenalty]) -> None:
-    """Draw the decision regions if inputs are points of a plane; show the accuracy of named classes."""
+    """Draw the decision regions if there are two inputs; show the accuracy for each named class."""
     study, problem = trial.study, trial.problem
     split = problem.split
     if split.inputs.shape[1] == 2:
@@ -184,7 +185,7 @@ def _show_classes(trial: Trial, data: str, learners: Sequence[GreedyPenalty]) ->
 
 
 def _by_class(split: Split, learners: Sequence[GreedyPenalty], names: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
-    """Return each class's accuracy on test samples, the mean over agents; NaN without samples."""
+    """Return each class's accuracy on test samples, averaged over the agents; NaN without samples."""
     right = np.mean([each.model(split.test_inputs).argmax(axis=1) == split.test_labels for each in learners], axis=0)
     of_class = [right[split.test_labels == label] for label in range(len(split.classes))]
     shares = [float(each.mean()) if len(each) else np.nan for each in of_class]

@@ -1,4 +1,4 @@
-"""What the study `polk` runs: a problem of classes, agents that learn it online, and what is measured of them."""
+"""The study `polk`: a classification problem, agents that learn it online, and the probe that measures them."""
 
 import dataclasses
 import math
@@ -34,7 +34,7 @@ SHARED = "shared"
 
 _SETTLED = 0.8  # share of the rounds after which the disagreement is averaged
 
-# Values found to work: near the reference's accuracy with a small dictionary. "other" means tables.
+# Values that come near the reference's accuracy with a small dictionary. "other" means tables.
 _AGENTS = {MIXTURES: 20, BRODATZ: 5, "other": 5}
 _SIGMA = {MIXTURES: 0.5, BRODATZ: 0.6, "other": "half the median distance between inputs"}
 _SAMPLES = {MIXTURES: 5000, BRODATZ: 5000, "other": "7 of 10 rows, 5000 at most"}
@@ -59,20 +59,20 @@ def _known(data: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemSetting(OwnTopology, Divided, Bandwidth):
-    """The agents, their numbers of samples, and the kernel.
+    """The agents, the size of their training set, and the kernel.
 
     Parameters
     ----------
     partition : str
-        The division of the samples among agents. "shared": all from the whole training set, as in the paper. Otherwise
-        each from its own samples. "iid": at random, evenly. "shards:S": sorted by class, in S shards an agent (McMahan
-        2017). "dirichlet:ALPHA": evenly, with shares of classes ~ Dir(ALPHA p) (Hsu 2019). "size:BETA": at random, the
-        r-th largest share ~ r^-BETA. The number of rounds is that of "shared": each agent repeats its own samples, in a
-        new order each time.
+        The division of the samples among agents. "shared": all agents learn from the whole training set, as in the
+        paper. Otherwise each agent learns only from its own samples. "iid": at random, evenly. "shards:S": sorted by
+        class, in S shards an agent (McMahan 2017). "dirichlet:ALPHA": evenly, with shares of classes ~ Dir(ALPHA p)
+        (Hsu 2019). "size:BETA": at random, the r-th largest share ~ r^-BETA. The number of rounds is that of "shared":
+        each agent repeats its own samples, in a new order each time.
     agents : int
         Number of agents.
     density : float
-        Probability that two agents are linked; drawn until all are connected.
+        Probability that two agents are linked; graphs are drawn until one is connected.
     samples : int
         Size of the training set.
     sigma : float
@@ -86,7 +86,7 @@ class ProblemSetting(OwnTopology, Divided, Bandwidth):
     sigma: float | None = None
 
     def divided(self) -> Partition:
-        """Return the partition, an even one if all is shared; raises BadInput for an invalid text."""
+        """Return the partition; an even one if all samples are shared. Raises BadInput for an invalid text."""
         if self.partition == SHARED:
             return EVENLY
         try:
@@ -96,7 +96,7 @@ class ProblemSetting(OwnTopology, Divided, Bandwidth):
 
     @property
     def partition_title(self) -> str:
-        """The part of a figure's title on samples that are not shared; else ""."""
+        """Return the text about the partition for a figure's title; "" if samples are shared."""
         return "" if self.partition == SHARED else f", partition {self.divided()}"
 
     @classmethod
@@ -105,7 +105,7 @@ class ProblemSetting(OwnTopology, Divided, Bandwidth):
         return {"agents": _AGENTS, "samples": _SAMPLES, "sigma": _SIGMA}
 
     def resolved(self, data: str, source: Source) -> Self:
-        """Return the setting with tested values for the data in place of open ones; raises BadInput for bad ones."""
+        """Return the setting with unset values replaced by tested ones; raises BadInput for invalid ones."""
         check.probability("density", self.density)
         self.divided()
         if self.sigma is not None and (self.median or self.tune):
@@ -127,17 +127,18 @@ class Learning:
     criterion : str
         Loss: "logistic", "hinge" or "squared".
     epochs : int
-        How often each agent goes through the training set.
+        Number of passes of each agent over the training set.
     batch : int
-        Samples of an agent in a round; a few more where the training set is no multiple of it.
+        Samples per agent and round; slightly more if the size of the training set is not a multiple of it.
     eta : float
-        Step size; by default for logistic / hinge / squared.
+        Step size; the default depends on the loss: logistic / hinge / squared.
     parsimony : float
-        The projection may move a model by parsimony * eta^1.5; by default for logistic / hinge / squared.
+        The projection may change a model by parsimony * eta^1.5; the default depends on the loss: logistic / hinge /
+        squared.
     regularizer : float
         Regulariser lambda.
     penalty : float
-        Weight c of disagreement, at first.
+        Initial penalty c on disagreement.
     doubling : int
         Number of samples after which the penalty doubles; 0: never.
     limit : float
@@ -156,7 +157,7 @@ class Learning:
 
     @classmethod
     def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return the defaults that depend on the data set; for a step and its parsimony, also by criterion."""
+        """Return the defaults by data set; those of step size and parsimony also depend on the criterion."""
         kinds = (MIXTURES, BRODATZ, "other")
         steps = {
             name: {kind: " / ".join(f"{_STEPS[kind, each][name]:g}" for each in CRITERIA) for kind in kinds}
@@ -165,7 +166,7 @@ class Learning:
         return {**steps, "penalty": _PENALTY, "doubling": _DOUBLING}
 
     def resolved(self, data: str) -> "Rule":
-        """Return the rule with open values replaced by ones found to work; raises BadInput for bad ones."""
+        """Return the rule with unset values replaced by tested ones; raises BadInput for invalid ones."""
         check.one_of("criterion", self.criterion, CRITERIA)
         check.integer("epochs", self.epochs, low=1)
         check.integer("batch", self.batch, low=1)
@@ -204,15 +205,15 @@ class ClassProblem:
     split: Split
     sigma: float
     best: float
-    """Accuracy of the reference on the test samples."""
+    """Accuracy of the reference method on the test samples."""
     graph: "nx.Graph[int]"
     seeds: Seeds
     owners: Sequence[Rows] | None = None
-    """The samples of each agent; None: all agents have all."""
+    """The rows of each agent's samples; None if all agents share all samples."""
 
 
 def draw_problem(source: Source, setting: ProblemSetting, seeds: Seeds) -> ClassProblem:
-    """Draw the samples and the graph, by a setting with all values set."""
+    """Draw the samples and the graph for a resolved setting."""
     sigma = check.finite("sigma", setting.sigma, above=0.0)
     agents = check.integer("agents", setting.agents, low=1)
     draw = partial(topology.erdos_renyi, agents, p=setting.density, seed=seeds.graph)
@@ -228,9 +229,9 @@ def draw_problem(source: Source, setting: ProblemSetting, seeds: Seeds) -> Class
 def batches(
     problem: ClassProblem, agent: int, epochs: int, count: int
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[Any]]]:
-    """Yield an agent's samples in a new order for each pass, in ``count`` equal parts per epoch.
+    """Yield an agent's samples in ``count`` equal batches per epoch, in a new order for each pass.
 
-    An epoch has as many samples as the training set: an agent that has fewer draws them again.
+    An epoch has as many samples as the training set; an agent with fewer samples repeats them.
     """
     rng = draws.generator(problem.seeds.data, agent, "samples")
     split = problem.split
@@ -246,19 +247,19 @@ def batches(
 
 
 class Trial:
-    """Runs the method on a problem, once for each requested penalty; accuracy is measured ``checks`` times."""
+    """Runs the method on a problem once per penalty, and measures accuracy ``checks`` times per run."""
 
     def __init__(
         self, study: Study, problem: ClassProblem, rule: Rule, channel: Channel, checks: int, promises: Promises
     ) -> None:
         self.study, self.problem, self.rule = study, problem, rule
         self._channel, self._checks, self._promises = channel, checks, promises
-        # A remainder is spread over the other batches, because a batch of its own would be noisy.
+        # Remaining samples are spread over all batches, because a small extra batch would be noisy.
         self._parts = max(len(problem.split.labels) // rule.batch, 1)
         self.rounds = rule.epochs * self._parts
 
     def run(self, name: str, penalty: Penalty) -> Run:
-        """Run it under a separate name."""
+        """Run the method with a penalty; the study stores the run under ``name``."""
         problem, rule = self.problem, self.rule
         width, classes = problem.split.inputs.shape[1], len(problem.split.classes)
         learners = {
@@ -280,7 +281,7 @@ class Trial:
         return self.study.run(name, network, learners, [measure, *promised], self.rounds)
 
     def row(self, run: Run) -> dict[str, Any]:
-        """Return a run's row of the table of draws."""
+        """Return a run's row in the table of draws."""
         last = run.rounds.iloc[-1]
         settled = run.rounds[run.rounds["round"] > _SETTLED * self.rounds]
         return {
@@ -299,17 +300,17 @@ class Trial:
 
 
 class DictionaryMeasure(AgentProbe):
-    """The columns of a round (a probe). Objective and disagreement refer to the mini-batches, before learning."""
+    """A probe of the columns of a round; objective and disagreement are those on the mini-batches, before learning."""
 
     def __init__(self, names: Iterable[Any], split: Split, rounds: int, checks: int) -> None:
         super().__init__(names)
         self._split = split
         self._round = 0
-        # Every agent predicts every test sample: not in every round.
+        # Testing costs agents × test samples predictions, so accuracy is measured only in some rounds.
         self._checked = {*np.linspace(0, rounds, min(checks, rounds) + 1).round().astype(int).tolist(), 1, rounds}
 
     def read(self, agents: Mapping[Any, GreedyPenalty]) -> Readings:
-        """Return the agents' counts, and at times their models' accuracies."""
+        """Return the agents' counts and, in some rounds, their models' accuracies."""
         self._round += 1
         learners = list(agents.values())
         right = [math.nan] * len(learners)
@@ -326,7 +327,7 @@ class DictionaryMeasure(AgentProbe):
         }
 
     def measure(self, readings: Readings) -> dict[str, float]:
-        """Return samples, objective, disagreement, model orders, missing replies and, at times, accuracies."""
+        """Return samples, objective, disagreement, model orders, missing replies and, in some rounds, accuracies."""
         orders, right = readings["order"], readings["right"]
         heard = [each for each in readings["disagreement"] if not math.isnan(each)]
         return {

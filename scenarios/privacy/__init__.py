@@ -1,1 +1,1 @@
-"""Information revealed by each algorithm: model bits, raw-data bits, samples that others read."""
+"""Information revealed by each algorithm: bits of models, bits of raw data, and samples that other agents read."""

@@ -1,4 +1,4 @@
-"""Information revealed by every algorithm: model bits, raw-data bits, and the error reached, on one task."""
+"""Information revealed by every algorithm: bits of models, bits of raw data, and the final error, on one task."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +16,7 @@ from netsim.studies.experiment import Experiment, Seeds
 from netsim.studies.experiment.study import Played, study_of
 from netsim.studies.figures import Figure, drawing
 
-_SIZE = 64  # bits of a number of raw data
+_SIZE = 64  # bits per number of raw data
 
 
 def experiment(
@@ -28,14 +28,14 @@ def experiment(
 ) -> Experiment:
     """Information revealed by algorithms: model bits, raw-data bits and test error of each, on one task.
 
-    Every agent has its own samples, which most algorithms never send. The greedy projected penalty method sends its
-    inputs to request others' estimates; successive projections need samples that several agents read.
+    Every agent has its own samples, which most algorithms never send. In the greedy projected penalty method an agent
+    sends inputs to request its neighbours' estimates. Successive projections need samples that several agents read.
 
     Parameters
     ----------
     rounds : int
-        Rounds of each algorithm; the online ones pass over their samples again and again. Successive projections: so
-        many turns of all agents together.
+        Number of rounds of each algorithm; online algorithms pass over their samples repeatedly. For successive
+        projections: the total number of turns of all agents.
     """
     return Experiment(
         problem=problem, methods=compared(), networks=channel, seeds=[seeds], rounds=rounds, report=_report
@@ -43,7 +43,7 @@ def experiment(
 
 
 def _unfinished(study: Study, played: Played, error: AgentError | None) -> None:
-    """Note an algorithm that did not finish, as may happen on links of low capacity."""
+    """Add a note on an algorithm that did not finish, as may happen on links of low capacity."""
     if error is not None:
         study.note(f"{played.name} did not finish: {error}")
 
@@ -114,7 +114,7 @@ def _draw(table: pd.DataFrame, best: float, title: str) -> Figure:
     title, height = f"What each algorithm gives away, {title}", 0.33 * len(table) + 1.9
     figure, (left, right) = drawing(9.5, height, 2, title=title, sharey=True, width_ratios=(3, 2))
     places = np.arange(len(table))
-    # Points, not bars: a bar on a log axis has no zero, and its length hides factors of ten.
+    # Points instead of bars: on a log axis a bar has no zero, and its length would hide factors of ten.
     for column, label, mark, colour in (
         ("model_bits", "model bits", "o", "tab:blue"),
         ("raw_data_bits", "raw-data bits", "D", "tab:red"),

@@ -1,4 +1,4 @@
-"""The parts of the study `privacy`: samples for all algorithms of the project, and these algorithms."""
+"""The task of the study `privacy`: samples in the form that each algorithm needs, and the algorithms."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -39,40 +39,40 @@ from netsim.util.typing import Array, Vector
 _BATCH, _ONLINE = BatchSteps(rho=0.01, eta=0.5, threshold=0.5, decay=0.98), OnlineSteps(rho=0.3, eta=2.0, step=0.3)
 _BITS = 4
 _KERNELS = (1.0, 0.5, 2.0)
-"""The kernels' bandwidths, in those of the first one."""
+"""Bandwidths of the kernels, as multiples of the first one."""
 FIELD = "field"
-"""A function of two inputs with noise, which needs no file."""
+"""Name of the generated data set: a function of two inputs, with noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedSamples(OwnTopology, Columns, Divided, Bandwidth, Problem):
     """The samples of each agent, with a cost for each kind of method, and the sizes of models.
 
-    On a network with its own graph there are as many agents as nodes.
+    On a network with its own graph the number of agents is that of its nodes.
 
     Parameters
     ----------
     data : str
-        "field": a function of two inputs, with noise; or a table of numbers: its name in NETSIM_DATA or the cache, or
+        "field" (a function of two inputs, with noise), or a table of numbers: its name in NETSIM_DATA or the cache, or
         its path (.csv.gz, .csv, .npz, .parquet).
     agents : int
         Number of agents.
     samples : int
-        Training samples of each agent, and also its test samples; the mean number if --partition is size.
+        Number of training samples of each agent, and of its test samples; the mean number if --partition is size.
     public : int
-        The total number of training samples that all agents share, for successive projections only.
+        Number of training samples that all agents share; only for successive projections.
     features : int
-        Number of random frequencies, of a sine and a cosine each.
+        Number of random frequencies; each gives a sine and a cosine.
     sigma : float
-        Bandwidth of the Gaussian kernel; inputs are scaled to [0, 1]. Multi-kernel methods have half and twice that,
-        too.
+        Bandwidth of the Gaussian kernel; inputs are scaled to [0, 1]. Multi-kernel methods also use half and twice this
+        bandwidth.
     regularizer : float
         The centre's regulariser lambda.
 
     Raises
     ------
     BadInput
-        When a run is made: for an unknown or damaged table, too few rows, or a value outside its range.
+        Raised when a run is made, for an unknown or damaged table, too few rows, or a value outside its range.
     """
 
     data: str = FIELD
@@ -107,7 +107,7 @@ class SharedSamples(OwnTopology, Columns, Divided, Bandwidth, Problem):
         return PrivacyTask(parts, whole, graph, setup, told)
 
     def table(self, seed: int) -> Table:
-        """Return the samples of all agents, to train and to test on, with inputs in [0, 1]."""
+        """Return the training and test samples of all agents, with inputs in [0, 1]."""
         check_data(self.data, (FIELD,))
         self.divided()
         count = 2 * self.agents * self.samples
@@ -126,18 +126,18 @@ class SharedSamples(OwnTopology, Columns, Divided, Bandwidth, Problem):
 
 
 class PrivacyTask(Task):
-    """The samples as costs of each kind, and the error of models of each kind on all test samples.
+    """The samples as each kind of method needs them, and the error of each kind of model on all test samples.
 
     Attributes
     ----------
     parts : list of AgentData
         Each agent's samples.
     size : SharedSamples
-        The problem, with nothing left open.
+        The problem, with all values set.
     variance : float
         Variance of the targets of all test samples.
     told : Study
-        Notes, tables and the settings that were found when the task was made.
+        A study that collects the notes, tables and settings that result from making the task.
     """
 
     error: ClassVar[str] = "test_mse"
@@ -151,7 +151,7 @@ class PrivacyTask(Task):
         self._truth = np.concatenate([part.test_target for part in parts])
         self.variance = float(np.var(self._truth))
         width, seed = parts[0].train_inputs.shape[1], setup.seed
-        # All methods share the first kernel's frequencies.
+        # The first kernel has the seed itself, so that its frequencies are the same for all methods.
         seeds = [seed, *(draws.derived(seed, number, "kernel") for number in range(1, len(_KERNELS)))]
         maps = [
             RandomFourier(width, size.features, sigma=times * size.sigma, form="cos+sin", seed=own)
@@ -172,8 +172,8 @@ class PrivacyTask(Task):
 
     @property
     def measure(self) -> Callable[[Mapping[Any, Any]], dict[str, float]]:
-        """A probe of the mean over the agents of their errors on all test samples."""
-        # All predictions of all agents cost more than a round, so they are not made in every round.
+        """Return a probe of the agents' mean error on all test samples."""
+        # Predicting all test samples costs more than a round, so it is not done in every round.
         every = max(self._rounds // 25, 1)
         done = 0
 
@@ -186,7 +186,7 @@ class PrivacyTask(Task):
         return test_error
 
     def error_of(self, agents: Mapping[Any, Any]) -> float:
-        """Return the mean over the agents of their errors on all test samples."""
+        """Return the agents' mean error on all test samples."""
         return float(np.mean(np.square(self._predictions(agents) - self._truth)))
 
     def _predictions(self, agents: Mapping[Any, Any]) -> Array:
@@ -218,24 +218,24 @@ class PrivacyTask(Task):
 
     @cached_property
     def ensemble(self) -> Ensemble:
-        """All training samples; each agent reads its own and the public ones."""
+        """Return all training samples as an ensemble; each agent reads its own samples and the public ones."""
         inputs, targets = training(self.parts)
         each = np.split(np.arange(len(targets)), np.cumsum([len(part.train_target) for part in self.parts])[:-1])
         shown = np.linspace(0, len(targets) - 1, self.size.public).astype(int)
         access = [np.union1d(own, shown).tolist() for own in each]
         gram = partial(kernel_values, "gaussian", sigma=self.size.sigma)
-        # The centralised cost here is a sum over the samples, not over the agents' means.
+        # The centralised cost of an ensemble sums over samples, not over the agents' means, so the weight is rescaled.
         weight = self.size.regularizer * len(targets) / len(self.parts)
         return Ensemble(inputs, targets, access, regularizers=weight / len(self.parts), gram=gram)
 
     def stream(self, agent: int, kernels: int = 1) -> Iterator[tuple[Vector, float]]:
-        """Yield an agent's training samples (φ, y), again and again, with the features of the first kernels."""
+        """Yield an agent's training samples (φ, y) in endless passes; φ has the features of several kernels."""
         features = SideBySide(self._kernels.maps[:kernels])(self.parts[agent].train_inputs)
         for row, target in self._drawn(agent):
             yield features[row], float(target)
 
     def batches(self, agent: int) -> Batches:
-        """Yield the same samples as batches of one input each."""
+        """Yield an agent's training samples as batches of one input each."""
         for row, target in self._drawn(agent):
             yield self.parts[agent].train_inputs[[row]], np.array([target])
 
@@ -261,7 +261,7 @@ def _dictionary(setup: Any, node: int) -> Dictionary:
 
 @dataclass(frozen=True)
 class Projections:
-    """Successive projections with a token; all agents share the public samples, so the graph is complete."""
+    """Successive projections with a token; all agents share the public samples, so the graph of sharers is complete."""
 
     label: ClassVar[Mapping[str, str]] = {"sends": "estimates at public inputs"}
     graph_of = staticmethod(CompleteOMKL.graph_of)
@@ -281,9 +281,9 @@ class Projections:
 
 
 def compared() -> dict[str, Method | Projections]:
-    """Return all algorithms of the project by name."""
+    """Return all algorithms to compare, by name."""
     coder = Uniform(_BITS)
-    # The online methods' papers count float32, so all methods do here.
+    # The online methods' papers count float32 elements, so all methods do here.
     batch = {name: each.with_given(coder=Float(32)) for name, each in _BATCH.methods().items()}
     batch[f"COKE {_BITS}-bit"] = batch["COKE"].with_given(coder=coder)
     known, dynamic = (methods(censor, coder) for censor in (Geometric(0.5, 0.98), PowerLaw(1.0, 0.5)))

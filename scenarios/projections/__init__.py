@@ -1,1 +1,1 @@
-"""Kernel regression by successive projections: the cost of each order of turns on a network."""
+"""Kernel regression by successive projections: the cost on a network of each order in which agents take turns."""

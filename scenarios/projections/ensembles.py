@@ -1,7 +1,7 @@
-"""Ensembles of agents with overlapping examples, of a known field on the unit square or of a table.
+"""Ensembles of agents that share some examples, drawn from a known field on the unit square or from a table.
 
-The three kinds of Predd, Kulkarni and Poor, "Distributed kernel regression" (their figures 2 to 4): all agents read all
-examples; a public database and private examples; sensors that read nearby examples.
+There are three kinds, as in figures 2 to 4 of Predd, Kulkarni and Poor, "Distributed kernel regression": all agents
+read all examples; a public database and private examples; sensors that read nearby examples.
 """
 
 import dataclasses
@@ -27,20 +27,20 @@ from netsim.util.typing import Vector
 
 ENSEMBLES = ("centralised", "public", "sensors")
 FIELD = "field"
-"""A known function of places, with noise: no file is needed."""
+"""Name of the generated data: a known function of the position, with noise."""
 
 _TRIES = 1_000
 _NOISE = 0.3
 _SIGMA = 0.25
 _EXAMPLES = 120
-_GRID = 41  # points a side
+_GRID = 41  # points per side
 _TESTED = 1_000
 
 Points = NDArray[np.float64]
 
 
 def field(points: Points) -> Vector:
-    """Return the true field at points of the unit square, one a row: a hill, a valley and a slope, about −1 to 1."""
+    """Return the true field at points of the unit square, one per row: a hill, a valley and a slope."""
     hill = 1.3 * np.exp(-((points[:, 0] - 0.3) ** 2 + (points[:, 1] - 0.7) ** 2) / 0.05)
     dale = 1.1 * np.exp(-((points[:, 0] - 0.7) ** 2 + (points[:, 1] - 0.3) ** 2) / 0.08)
     slope: Vector = 0.5 * (points[:, 0] - 0.5)
@@ -48,7 +48,7 @@ def field(points: Points) -> Vector:
 
 
 def grid() -> Points:
-    """Return the points of a square grid on the unit square, row by row from below, shape (41², 2)."""
+    """Return the points of a square grid on the unit square, row by row from the bottom, shape (41², 2)."""
     side = np.linspace(0.0, 1.0, _GRID)
     return np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
 
@@ -60,11 +60,11 @@ class Ground:
     width: int = 2
     """Number d of inputs."""
     points: Points
-    """Where functions are judged, shape (n, d)."""
+    """Points at which learned functions are evaluated, shape (n, d)."""
     truth: Vector
-    """What they should be there, shape (n,)."""
+    """Target values at these points, shape (n,)."""
     is_field: bool = True
-    """Whether those points are the `grid`, where the truth is known without noise."""
+    """Whether the points are those of `grid`, where the truth is known without noise."""
     usual_examples: int = _EXAMPLES
     most_examples: int | None = None
     usual_sigma: float = _SIGMA
@@ -72,13 +72,13 @@ class Ground:
     notes: tuple[str, ...] = ()
     """Lines for the study's notes."""
     stands: Callable[[int, np.random.Generator], Points]
-    """Returns places for that many sensors, shape (count, d)."""
+    """Draws positions for a given number of sensors, shape (count, d)."""
     examples: Callable[[int, np.random.Generator], tuple[Points, Vector]]
-    """Returns that many examples, drawn at random: inputs of shape (count, d), targets of shape (count,)."""
+    """Draws a given number of random examples: inputs of shape (count, d), targets of shape (count,)."""
 
 
 def ground_of(data: str, columns: Columns, seed: int) -> Ground:
-    """Return the source of examples: "field", or a table by name or path, with test rows drawn by ``seed``.
+    """Return the source of examples: "field", or a table by name or path, whose test rows are drawn by ``seed``.
 
     Raises BadInput if there is no such table, or columns are chosen for the field.
     """
@@ -98,7 +98,7 @@ def ground_of(data: str, columns: Columns, seed: int) -> Ground:
 
 
 def _table(table: Table, seed: int) -> Ground:
-    """Return the source of a table, with inputs and target in [0, 1]; 30 % of the rows, at most 1000, for tests."""
+    """Return a table as a source, scaled to [0, 1]; 30 % of the rows, at most 1000, are used for tests."""
     order = np.random.default_rng(seed).permutation(len(table.target))
     tested = min(max(round(0.3 * len(order)), 1), _TESTED)
     if len(order) - tested < 2:
@@ -119,7 +119,7 @@ def _table(table: Table, seed: int) -> Ground:
         usual_sigma=_SIGMA if width == 2 else median_distance(inputs, seed=0),
         usual_noise=0.0,
         notes=table.notes,
-        # Sensors stand at examples, because elsewhere they would read none.
+        # Sensors are placed at examples, because at other positions they might read none.
         stands=lambda count, rng: inputs[rng.integers(len(inputs), size=count)],
         examples=examples,
     )
@@ -127,18 +127,19 @@ def _table(table: Table, seed: int) -> Ground:
 
 @dataclass(frozen=True, kw_only=True)
 class Plane(Bandwidth):
-    """The number of agents and of their examples, and the criterion.
+    """The kind of ensemble, the numbers of agents and examples, and the learning criterion.
 
     Parameters
     ----------
     ensemble : str
-        "sensors" that read what is near, a "public" database and private examples, or "centralised": all read all.
+        "sensors": each agent reads the examples near it. "public": a public database, and private examples of each
+        agent. "centralised": all agents read all examples.
     agents : int
         Number of agents.
     examples : int
-        Number of examples, at random places of the unit square, or rows of a table, taken at random.
+        Number of examples, drawn at random from the unit square or from the rows of a table.
     public : int
-        Examples that all agents read ("public" only); the others are dealt out.
+        Number of examples that all agents read ("public" only); the others are divided among the agents.
     radius : float
         Distance within which a sensor reads examples ("sensors" only); inputs lie between 0 and 1.
     sigma : float
@@ -146,7 +147,8 @@ class Plane(Bandwidth):
     median : bool
         Use the median distance between examples as the bandwidth sigma.
     noise : float
-        Standard deviation of the noise on the targets; the field lies between about -1 and 1. Not of a table.
+        Standard deviation of the noise on the field's targets; the field lies between about -1 and 1. Not used with a
+        table.
     regularizer : float
         The regulariser lambda of the centralised solution; each agent's is lambda / agents.
     """
@@ -170,7 +172,7 @@ class Plane(Bandwidth):
         }
 
     def resolved(self, ground: Ground) -> Self:
-        """Return the plane with open values set for the data; raises BadInput for unsuitable ones."""
+        """Return the setting with unset values filled in for the data; raises BadInput for unsuitable ones."""
         check.one_of("ensemble", self.ensemble, ENSEMBLES)
         check.integer("agents", self.agents, low=1)
         count = ground.usual_examples if self.examples is None else self.examples
@@ -194,7 +196,7 @@ class Plane(Bandwidth):
         return dataclasses.replace(self, examples=examples, sigma=sigma, noise=noise)
 
     def draw(self, ground: Ground, seed: int) -> "Drawn":
-        """Return an ensemble; call `resolved` before. Raises BadInput if the radius is too small to connect it."""
+        """Draw an ensemble for a resolved setting; raises BadInput if the radius is too small to connect it."""
         rng = np.random.default_rng(check.integer("seed", seed, low=0))
         if self.ensemble == "sensors":
             return self._sensors(ground, rng)

@@ -1,4 +1,4 @@
-"""The figures of successive projections other than curves."""
+"""Figures of successive projections that show values on the unit square."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from netsim.studies.figures import Figure, drawing
 
 @dataclass(frozen=True)
 class Picture:
-    """Values on a square grid of the unit square, row by row from below, and points to mark on it."""
+    """Values on a square grid of the unit square, row by row from the bottom, and points to mark on it."""
 
     title: str
     values: NDArray[np.float64]
@@ -22,7 +22,7 @@ class Picture:
 def draw_field(
     pictures: Sequence[Picture], places: NDArray[np.float64] | None, links: "nx.Graph[int]", title: str
 ) -> Figure:
-    """Draw pictures side by side on the first one's colour scale, sensors (shape (agents, 2)) and links on the last."""
+    """Draw pictures side by side with one colour scale, the first's; the last one also shows the sensors and links."""
     figure, panels = drawing(4.1 * len(pictures), 4.9, len(pictures), grid="", sharex=True, sharey=True)
     side = round(np.sqrt(len(pictures[0].values)))
     largest = float(np.abs(pictures[0].values).max())

@@ -40,14 +40,15 @@ class Turns:
     Parameters
     ----------
     sweeps : int
-        Turns of each agent.
+        Number of turns of each agent.
     orders : str
-        Orders of turns, with commas between: token (passed round a ring), coloured (in parallel, by colours), random (a
-        token that wanders), contention (claims).
+        Orders of turns, separated by commas: token (passed round a ring), coloured (agents of one colour in parallel),
+        random (a token on a random walk), contention (agents claim turns).
     duration : float
         Seconds that one projection takes.
     pause : float
-        Mean seconds between an agent's claims in the order "contention"; by default what suits links and ensemble.
+        Mean seconds between an agent's claims in the order "contention"; by default derived from the links and the
+        ensemble.
     """
 
     sweeps: int = 40
@@ -56,7 +57,7 @@ class Turns:
     pause: float | None = None
 
     def wanted(self) -> list[str]:
-        """Return the orders; raises BadInput for an unknown or repeated one, and for numbers outside their range."""
+        """Return the orders; raises BadInput for an unknown or repeated order, and for numbers outside their range."""
         found = [check.one_of("orders", name, ORDERS) for name in names_in(self.orders)]
         if len(set(found)) < len(found):
             raise check.refuse("orders", self.orders, "different ones")
@@ -80,14 +81,15 @@ def projections(
 ) -> None:
     """Kernel regression by successive projections among agents that share examples (Predd, Kulkarni and Poor).
 
-    A round is no part of the method here, only the time between two rows of the results.
+    The method itself has no rounds; a round here is only the time between two rows of the results.
 
     Parameters
     ----------
     data : str
-        "field": a known function of places, with noise; or a table of numbers: its name in NETSIM_DATA or the cache, or
-        its path (.csv.gz, .csv, .npz, .parquet). Sensors need a table of two inputs, the places of its examples; inputs
-        and target are scaled to [0, 1], and errors are those on rows that no agent reads.
+        "field" (a known function of the position, with noise), or a table of numbers: its name in NETSIM_DATA or the
+        cache, or its path (.csv.gz, .csv, .npz, .parquet). The ensemble "sensors" needs a table with two inputs, which
+        are the positions. A table's inputs and target are scaled to [0, 1], and errors refer to rows that no agent
+        reads.
     """
     wanted = turns.wanted()
     ground = ground_of(data, columns, seeds.data)
@@ -123,7 +125,7 @@ def projections(
 
 
 class FieldView:
-    """The agents' functions at points, shape (n, d), and which agent's counts at each."""
+    """Evaluates the agents' functions at points of shape (n, d), and combines them into one field."""
 
     def __init__(self, drawn: Drawn, points: Array) -> None:
         ensemble = drawn.ensemble
@@ -139,7 +141,7 @@ class FieldView:
         return np.stack([seen @ c for seen, c in zip(self._seen, coefficients, strict=True)])
 
     def patchwork(self, coefficients: list[Array]) -> Array:
-        """Return the field as learned by the agents, shape (n,): each point from the nearest sensor, or the mean."""
+        """Return the field learned by all agents, shape (n,): the nearest sensor's at each point, or the mean."""
         predicted = self.predictions(coefficients)
         if self.nearest is None:
             return np.asarray(predicted.mean(axis=0), dtype=np.float64)
@@ -147,12 +149,12 @@ class FieldView:
 
 
 class ProjectionTask:
-    """The learning problem, and its errors.
+    """The learning problem, its limit, and the errors of estimates.
 
-    ``start`` is the distance from the start to the limit ``goal``, ``unrest`` the most that a turn moves the limit,
-    which is 0 up to rounding. ``together``, ``limit``, ``alone`` and ``alone_at_best`` are mean squared errors against
-    the truth: of the centralised solution, of the limit, and of agents that only use their own examples, with λ/N and
-    with their best λ.
+    ``goal`` is the limit of the projections, and ``start`` the distance from the initial state to it. ``unrest`` is the
+    most by which a turn moves the limit; it is 0 up to rounding. The mean squared errors against the truth are
+    ``together`` for the centralised solution, ``limit`` for the limit, and ``alone`` and ``alone_at_best`` for agents
+    that use only their own examples, with λ/N and with the best λ.
     """
 
     def __init__(self, drawn: Drawn) -> None:
@@ -185,8 +187,8 @@ class ProjectionTask:
     def errors(self, coefficients: list[Array]) -> dict[str, float]:
         """Return mean squared errors against the truth.
 
-        ``plane_mse``: every agent at all points. ``test_mse``: every point by its nearest sensor; equal to
-        ``plane_mse`` if agents have no positions.
+        ``plane_mse`` averages over all agents and points. ``test_mse`` uses the prediction of the nearest sensor at
+        each point; it equals ``plane_mse`` if agents have no positions.
         """
         squares = (self.view.predictions(coefficients) - self.truth) ** 2
         plane = float(squares.mean())
@@ -195,7 +197,7 @@ class ProjectionTask:
         return {"test_mse": near, "plane_mse": plane}
 
     def measure(self, agents: Mapping[Any, Projector]) -> dict[str, float]:
-        """Return the columns of a round: errors, ``limit_distance`` (from the limit), and ``turns`` so far."""
+        """Return the columns of a round: errors, distance to the limit (``limit_distance``), and ``turns`` so far."""
         state = state_of(self.ensemble, agents)
         columns = self.errors(state.coefficients)
         columns["limit_distance"] = distance(self.ensemble, state, self.goal)
@@ -207,11 +209,11 @@ class ProjectionTask:
 
 
 class Timing:
-    """Durations on the network; raises BadInput if a budget is less than a message needs.
+    """Timeouts and durations on the network; raises BadInput if a budget is too small for the largest message.
 
-    ``timeout`` is the seconds until a message that is not acknowledged is repeated; ``pause`` the mean seconds between
-    an agent's claims: as given, or the total duration of the turns of an agent and all its sharers. ``turns`` has all
-    values set.
+    ``timeout`` is the time (s) after which an unacknowledged message is repeated. ``pause`` is the mean time (s)
+    between an agent's claims, by default the total duration of the turns of an agent and all its sharers. ``turns`` is
+    the given setting with all values set.
     """
 
     def __init__(self, ensemble: Ensemble, channel: Channel, turns: Turns) -> None:
@@ -232,16 +234,17 @@ class Timing:
         self.turns = dataclasses.replace(turns, pause=self.pause)
 
     def rounds(self, order: str) -> int:
-        """Return an upper estimate of a run's rounds."""
+        """Return an upper estimate of the number of rounds of a run."""
         turns, degree = self.turns, max(len(near) for _, near in self._ensemble.sharers.adjacency())
-        # On a radio a message goes to each sharer in turn; on wires to all at once, so that the slowest counts.
+        # Over a radio a message is sent to one sharer after another; over wires to all at the same time: the slowest
+        # counts.
         receivers = degree if self._channel.medium == "radio" else min(degree, 4)
         sent = 0.0 if self._channel.ideal else self._exchange + self._waiting()
         if order == "coloured":
             colours = 1 + int(max(nx.greedy_color(self._ensemble.sharers).values()))
             seconds = turns.sweeps * colours * (turns.duration + receivers * sent)
         elif order == "contention":
-            # Claims and releases are sent, too, and some fail.
+            # Claims and releases are messages, too, and some claims fail.
             neighborhood = (1 + self._degree) * (turns.duration + 3 * receivers * sent)
             seconds = 3 * turns.sweeps * (self.pause + neighborhood)
         else:
@@ -249,7 +252,7 @@ class Timing:
         return math.ceil(seconds / self._channel.round_period) + 3
 
     def _waiting(self) -> float:
-        """Return the mean seconds until a message and its answer get through."""
+        """Return the mean time (s) spent on repetitions until a message and its answer have arrived."""
         failure = min(1 - (1 - self._channel.loss) ** 2, 0.999)
         doubled = failure + 2 * failure**2 + 4 * failure**3 + 8 * failure**4 / (1 - failure)
         return 1.5 * self.timeout * doubled
@@ -273,7 +276,7 @@ def _report(study: Study, task: ProjectionTask) -> None:
         f"{task.alone_at_best:.4g} with the best of twelve regularisers, which takes {known} to choose."
     )
     for name, rows in rounds.groupby("algorithm", sort=False):
-        # By the projection theorem a turn moves away by at most the amount by which it moves the limit.
+        # In exact arithmetic a projection never increases the distance, so growth beyond rounding errors is reported.
         rounding = 1e-9 * task.start + task.unrest * rows["turns"].diff()
         if (rows["limit_distance"].diff() > rounding).any():
             study.note(f"{name}: the distance to the limit grew, which it must not.")
@@ -281,11 +284,11 @@ def _report(study: Study, task: ProjectionTask) -> None:
 
 
 def _answer(study: Study, costs: pd.DataFrame) -> None:
-    """Answer which order approaches the limit with the fewest messages; nothing if none does."""
+    """State which order comes near the limit with the fewest messages; nothing if no order does."""
     study.ask("In which order do projections come near their limit with the fewest messages?")
     if costs.empty:
         return
-    # The nearest distance that most orders reached.
+    # The smallest distance that the largest number of orders reached.
     share = costs.groupby("share", sort=False).size().iloc[::-1].idxmax()
     found = costs[costs["share"] == share].sort_values("transmissions", kind="stable")
     answer(
@@ -317,7 +320,7 @@ def _draw(study: Study, task: ProjectionTask) -> None:
         "examples, the limit, and agents that learn alone.",
     )
     if task.drawn.ground.width == 2:
-        # All orders have the same limit: show the first one's result.
+        # All orders converge to the same limit, so the first order's result is shown.
         learned = state_of(ensemble, next(iter(study.runs.values())).agents).coefficients
         study.figure(
             "field",
@@ -328,7 +331,7 @@ def _draw(study: Study, task: ProjectionTask) -> None:
 
 
 def _pictures(task: ProjectionTask, learned: list[Array]) -> list[Picture]:
-    """Return the true field, if known, and as learned centrally and by the agents."""
+    """Return the true field, if known, and the fields learned centrally and by the agents."""
     ensemble, examples = task.ensemble, task.ensemble.inputs
     alone_each = [alone(ensemble, i) for i in range(len(ensemble))]
     if not task.drawn.ground.is_field:
@@ -350,7 +353,7 @@ def _pictures(task: ProjectionTask, learned: list[Array]) -> list[Picture]:
 
 
 def _costs(study: Study, task: ProjectionTask) -> pd.DataFrame:
-    """Return, for each share of the distance at the start and each order, the cost to come that near."""
+    """Return, for each share of the initial distance and each order, the cost of coming that near to the limit."""
     rows = []
     for share in _SHARES:
         for name, part in study.rounds.groupby("algorithm", sort=False):

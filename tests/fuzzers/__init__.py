@@ -1,1 +1,1 @@
-"""Random inputs, programs and networks, each with a ``check_one(rng)`` that raises if a law does not hold for it."""
+"""Fuzzers: ``check_one(rng)`` of each module draws an input, program or network, and raises if a law is violated."""

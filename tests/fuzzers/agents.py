@@ -1,4 +1,4 @@
-"""Agents of many habits, which record all that they send and receive."""
+"""Agents with random behaviours, which record all messages that they send and receive."""
 
 import asyncio
 import copy
@@ -16,9 +16,9 @@ KINDS = ["all", "one", "θ"]
 
 @dataclass
 class Call:
-    """A message that an agent sends; ``took`` counts the links that accepted it (None: unknown, or not yet).
+    """A message that an agent sends; ``took`` is the number of links that accepted it (None: not known yet).
 
-    ``mood`` is the agent's mood at that moment.
+    ``mood`` is the value of the agent's attribute ``mood`` at the call.
     """
 
     sender: Hashable
@@ -36,7 +36,7 @@ class Call:
 
 @dataclass
 class Got:
-    """A frame as it was when an agent received it."""
+    """A received frame, as copied when the agent received it."""
 
     sender: Hashable
     kind: str
@@ -49,7 +49,7 @@ class Got:
 
 @dataclass(frozen=True)
 class Habits:
-    """How an agent behaves; times in seconds."""
+    """Parameters of an agent's behaviour; times in seconds."""
 
     name: str
     count: int
@@ -61,44 +61,44 @@ class Habits:
     answers: bool = False
     background: bool = False
     looks: bool = False
-    # Whether it counts the frames in its inbox at the end.
+    # Whether the agent counts the unread frames in its inbox at the end.
     counts: bool = True
-    # Whether all agents send the same messages.
+    # Whether all messages have the same payload.
     alike: bool = False
-    # On a radio, whether it changes channel and power after queueing its messages.
+    # On a radio: whether the agent changes channel and power after queueing messages.
     retunes: bool = False
-    # On a radio, whether it waits until its messages have left the air, outside rounds.
+    # On a radio: whether the agent waits until its messages have left the air, outside rounds.
     transmits: bool = False
 
 
 @dataclass
 class Notes:
-    """An agent's messages, received frames, errors found, time of end, and number of unread frames."""
+    """An agent's record: messages, received frames, errors found, time of its end, and number of unread frames."""
 
     calls: list[Call] = field(default_factory=list)
     got: list[Got] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     # Transmitted messages: time of the call, kind, event, and outcome.
     sent: list[tuple[float, str, float | None, Any]] = field(default_factory=list)
-    # Each frame received over a radio: sender, kind, time of sending, local start of reception, and event.
+    # Each frame received by radio: sender, kind, time of sending, local start of reception, and event.
     stamps: list[tuple[Hashable, str, float, float, float | None]] = field(default_factory=list)
-    # A listener ends when nothing more can come, which is later if a scheduled look is still pending.
+    # Not compared: a listener ends when nothing more can arrive, which is later if a probe is still scheduled.
     left_at: float = field(default=float("inf"), repr=False)
     unread: int = field(default=0, repr=False)
 
 
 class Log(list[tuple[float, int]]):
-    """A list that keeps its identity when its agent is copied or restarted."""
+    """A list that copying its agent does not copy, so that records survive a restart."""
 
     def __deepcopy__(self, memo: object) -> "Log":
         return self
 
 
 class Noting(netsim.Agent):
-    """Sends, receives, and records both, according to its habits.
+    """Sends and receives messages as its habits prescribe, and records both.
 
-    Its mood changes before and after each message sent, and after each received; ``moods`` holds (time in s, mood)
-    pairs.
+    The counter ``mood`` increases before and after each message sent, and after each message received; ``moods`` holds
+    (time in s, mood) pairs.
     """
 
     def __init__(self, habits: Habits) -> None:
@@ -106,17 +106,17 @@ class Noting(netsim.Agent):
         self.notes = Notes()
         self.mood = 0
         self.moods = Log([(0.0, 0)])
-        # The requested channel of each message, on a tuned radio.
+        # The channel set at each call, if the agent retunes its radio.
         self.channels = Log()
 
     def feel(self) -> int:
-        """Change to another mood; return it."""
+        """Increase the mood, record it with the time, and return it."""
         self.mood += 1
         self.moods.append((self.now, self.mood))
         return self.mood
 
     async def run(self) -> None:
-        """Follow the habits."""
+        """Run the method that the habits name, with background traffic if they request it."""
         task = asyncio.create_task(self.ping()) if self.habits.background else None
         await getattr(self, self.habits.name)()
         if task is not None:
@@ -128,7 +128,7 @@ class Noting(netsim.Agent):
     # --- habits -------------------------------------------------------------------------------------------------------
 
     async def in_rounds(self) -> None:
-        """Broadcast in each round, collect in most."""
+        """Broadcast in each round, and collect frames in most rounds."""
         async for _ in self.rounds(self.habits.count, self.habits.keep_late):
             await self.tell()
             if self.rng.random() < self.habits.chance:
@@ -140,7 +140,7 @@ class Noting(netsim.Agent):
                     self.hear_of(frame)
 
     async def twice_in_rounds(self) -> None:
-        """Leave a loop over rounds midway, and begin another."""
+        """Leave a loop over rounds before its end, and begin another."""
         async for k in self.rounds(self.habits.count, self.habits.keep_late):
             await self.tell()
             if k > self.habits.count // 2:
@@ -156,7 +156,7 @@ class Noting(netsim.Agent):
                 self.hear_of(await self.inbox.get())
 
     async def listen(self) -> None:
-        """Read all frames that will ever arrive; forward some of them."""
+        """Read all frames that will ever arrive, and forward some of them."""
         left = self.habits.count
         async for frame in self.inbox:
             self.hear_of(frame)
@@ -171,7 +171,7 @@ class Noting(netsim.Agent):
             await asyncio.sleep(self.habits.pause)
 
     async def wait_for_each(self) -> None:
-        """Wait for one frame at a time, with a timeout."""
+        """Wait for single frames, each with a timeout."""
         for _ in range(self.habits.count):
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.habits.timeout):
@@ -179,7 +179,7 @@ class Noting(netsim.Agent):
             await self.tell()
 
     async def at_once(self) -> None:
-        """Ask, read and send from several tasks."""
+        """Ask, read and send from several concurrent tasks."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.heartbeat())
             tasks.create_task(self.ask())
@@ -192,7 +192,7 @@ class Noting(netsim.Agent):
     # --- what they do ------------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
-        """Send in parallel to the agent's main part, until either ends."""
+        """Send messages concurrently with the main behaviour, until either ends."""
         for _ in range(4 * self.habits.count):
             await asyncio.sleep(self.habits.pause)
             await self.tell()
@@ -214,11 +214,11 @@ class Noting(netsim.Agent):
             await self.tell()
 
     def other(self) -> Hashable:
-        """Return a neighbour drawn at random."""
+        """Return a random neighbour."""
         return self.neighbors[int(self.rng.integers(len(self.neighbors)))]  # type: ignore[no-any-return]
 
     def intend(self, to: Hashable | None, kind: str, is_special: bool = False) -> tuple[Call, Any]:
-        """Note a message that is about to be sent; return the note and the payload."""
+        """Record a message that is about to be sent; return the record and the payload."""
         payload = "la" if self.habits.alike else payloads.make(self.rng)
         raw = bool(self.rng.random() < 0.2) and not is_special
         call = Call(self.name, to, kind, self.round, self.now, copy.deepcopy(payload), raw, is_special=is_special)
@@ -229,7 +229,7 @@ class Noting(netsim.Agent):
         return call, payload
 
     async def tell(self) -> None:
-        """Send a message to all neighbours or to one."""
+        """Send a message to all neighbours or to a random one."""
         if not self.neighbors:
             return
         to = None if self.rng.random() < 0.6 else self.other()
@@ -245,12 +245,12 @@ class Noting(netsim.Agent):
         self.feel()
         payloads.spoil(payload)
         if self.habits.retunes and self.rng.random() < 0.5:
-            # The message may still be queued; it leaves with the settings of its call.
+            # A message that is still queued must leave with the settings of its call, not with these.
             self.radio.channel = int(self.rng.integers(3)) // 2
             self.radio.power_dbm -= float(self.rng.integers(-3, 4))
 
     async def transmit(self, call: Call, payload: Any) -> None:
-        """Send a message, with or without an event, and record when and how it left the air."""
+        """Transmit a message, with or without the time of an event, and record the outcome."""
         event = self.now - float(self.rng.choice([0.0, 1e-6, 0.3])) if self.rng.random() < 0.5 else None
         sent = await self.radio.transmit(call.kind, payload, call.to, event=event, raw_data=call.raw)
         call.finished = True
@@ -261,7 +261,7 @@ class Noting(netsim.Agent):
             self.notes.wrong.append(f"{call} left the air at another time: {sent}")
 
     async def ask(self) -> None:
-        """Ask a neighbour, and wait for the reply for a time."""
+        """Send a request to a neighbour, and wait for the reply up to a timeout."""
         able = [each for each in self.neighbors if each in self.in_neighbors]
         if able:
             call, payload = self.intend(able[int(self.rng.integers(len(able)))], "ask", is_special=True)
@@ -270,7 +270,7 @@ class Noting(netsim.Agent):
             call.finished = True
 
     async def give(self, frame: Frame) -> None:
-        """Reply to a request that was found in the inbox."""
+        """Reply to a request from the inbox."""
         call, payload = self.intend(frame.sender, frame.kind, is_special=True)
         call.took = int(await self.reply(frame, payload))
         call.finished = True
@@ -289,10 +289,10 @@ class Noting(netsim.Agent):
 
 
 class Answering(Noting):
-    """An agent that answers requests at once."""
+    """An agent that answers requests by the method ``answer``, as they arrive."""
 
     def answer(self, frame: Frame) -> Any:
-        """Note the request and the reply."""
+        """Record a request, and return the reply."""
         self.hear_of(frame)
         call, payload = self.intend(frame.sender, frame.kind, is_special=True)
         call.finished = True

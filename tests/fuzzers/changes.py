@@ -1,4 +1,4 @@
-"""Random networks whose links change, are held or are cut while frames wait and are in flight."""
+"""Random networks whose links change, are held or are cut while frames are waiting or in flight."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def a_changing_network(rng: Rng) -> Network:
 
 
 class ChangingCase(Case):
-    """A random network whose links change while many frames wait and are in flight."""
+    """A random network whose links change while many frames are waiting or in flight."""
 
     network_of = staticmethod(a_changing_network)
 
@@ -42,7 +42,7 @@ class ChangingCase(Case):
 
 
 def check_seed(seed: int) -> None:
-    """Check the laws of a case, and that watching its run changes nothing."""
+    """Check the laws on a case, and that probes do not change its run."""
     played = ChangingCase(seed).play(trace=True)
     check_books(played)
     check_messages(played)
@@ -55,7 +55,7 @@ def check_one(rng: Rng) -> None:
 
 
 def hashes(first: int, count: int) -> list[str]:
-    """Return the digests of the runs of some cases."""
+    """Return the digests of the runs of ``count`` cases, from seed ``first`` on."""
     return [whole_digest(ChangingCase(seed).play(trace=True)) for seed in range(first, first + count)]
 
 

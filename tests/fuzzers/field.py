@@ -1,6 +1,7 @@
-"""Published field files, intact and cut short, flipped, mixed or renamed, through every reader.
+"""Published field files, intact or cut short, flipped, mixed or renamed, passed to every reader.
 
-A file is read, or refused with a `BadInput` of one line; ``check_one(np.random.default_rng(seed))`` repeats a seed.
+A reader must accept a file or refuse it with a `BadInput` of one line. To repeat a seed, call
+``check_one(np.random.default_rng(seed))``.
 """
 
 import gzip
@@ -49,7 +50,7 @@ DOORS: tuple[Callable[[Path], Any], ...] = (
 
 
 def _changed(rng: Rng, data: bytes) -> bytes:
-    """Return a content after one more random or malicious change."""
+    """Return a file's content after one more random or malicious change."""
     huge = b"9" * int(rng.integers(300, 6000))
     at = int(rng.integers(len(data) + 1))
     ways: list[Callable[[], bytes]] = [
@@ -67,7 +68,7 @@ def _changed(rng: Rng, data: bytes) -> bytes:
 
 
 def check_one(rng: Rng) -> None:
-    """Check that every reader accepts a damaged published file, or refuses it in one line."""
+    """Check that every reader accepts a damaged published file, or refuses it with an error of one line."""
     name = str(rng.choice(sorted(contents())))
     data = contents()[name]
     for _ in range(rng.integers(1, 4)):

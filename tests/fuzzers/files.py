@@ -1,7 +1,7 @@
-"""Files of graphs and tables as programs write them, intact and cut short, mixed or renamed.
+"""Files of graphs and tables as other programs write them, intact or cut short, mixed or renamed.
 
-A file is read as what it is, or refused with a `BadInput` of one line; ``check_one(np.random.default_rng(seed))``
-repeats a seed.
+A reader must return the file's graph or table, or refuse the file with a `BadInput` of one line. To repeat a seed, call
+``check_one(np.random.default_rng(seed))``.
 """
 
 import bz2
@@ -33,7 +33,7 @@ NAMES = ("a", "b", "c", "sink", "gw-1", "Zürich", "n.1", "x_y")
 
 
 def a_graph(rng: Rng, words: bool) -> Graph:
-    """Return a connected graph, weighted in half of all cases; its nodes are words, or 0, 1, …"""
+    """Return a connected graph, weighted in half of all cases, whose nodes are words or 0, 1, …."""
     count = int(rng.integers(3, len(NAMES) + 1))
     tree = [(i, int(rng.integers(i))) for i in range(1, count)]
     more = [tuple(rng.choice(count, 2, replace=False).tolist()) for _ in range(rng.integers(4))]
@@ -80,7 +80,7 @@ def _edges(graph: Graph) -> bytes:
     return text.encode()
 
 
-# Extension, whether nodes keep their names, whether weights are kept, and the writer.
+# By format: extension, whether node names are kept, whether weights are kept, and the writer.
 FORMATS: dict[str, tuple[bool, bool, Callable[[Graph], bytes]]] = {
     "graphml": (True, True, _written(nx.write_graphml)),
     "gexf": (True, True, _written(nx.write_gexf)),
@@ -124,12 +124,12 @@ PACKED: tuple[Callable[[bytes], bytes], ...] = (lambda data: data, partial(gzip.
 
 
 def weights_of(graph: Graph) -> dict[frozenset[str], float]:
-    """Return the weight of each edge, keyed by the texts of its ends."""
+    """Return the weight of each edge, keyed by the set of its end nodes' texts."""
     return {frozenset((str(a), str(b))): float(data.get("weight", 1.0)) for a, b, data in graph.edges(data=True)}
 
 
 def read(data: bytes, name: str) -> "nx.Graph[Any] | str":
-    """Return the graph read from a file of this content and name, or the line that refuses it."""
+    """Return the graph read from a file of this content and name, or the message of the refusal."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         path = Path(folder, name)

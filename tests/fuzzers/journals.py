@@ -1,8 +1,9 @@
-"""Hostile journals: honest ones with parts exchanged, and forged states and events.
+"""Forged journals, made from honest ones by exchanging parts and by inventing states and events.
 
-`merge_parts` reads them or raises a NetsimError; then a probe looks at what the agents were given. And
-damaged ones: what is not as it was written is refused, unless the file only ends too early. A seed repeats a finding:
-``check_one(np.random.default_rng(seed))``, ``check_damage(…)``. ``python -m tests.fuzzers.journals 0 500`` tries seeds.
+`merge_parts` must read a forged journal or raise a NetsimError; afterwards a probe reads the agents' attributes. A
+damaged journal must be refused, unless it is only truncated. To repeat a seed, call
+``check_one(np.random.default_rng(seed))`` or ``check_damage(…)``. ``python -m tests.fuzzers.journals 0 500`` tries a
+range of seeds.
 """
 
 import collections
@@ -102,7 +103,7 @@ class Holder(Agent):
 
 
 def look(agents: Any) -> int:
-    """Read all that agents hold, as a probe could; ignore the errors of damaged values."""
+    """Read all attributes of agents, as a probe could, and ignore errors of damaged values."""
     for agent in agents.values():
         len(repr(vars(agent)))
         for stream in agent.streams:
@@ -124,7 +125,7 @@ def made() -> tuple[Network, dict[int, Agent]]:
 
 @functools.cache
 def honest() -> tuple[tuple[int, Any], ...]:
-    """Return the entries that a run in one process would have written."""
+    """Return the journal entries that a run in one process would have written."""
     network, agents = made()
     found: Entries = []
     names = {id(agent): number for number, agent in enumerate(agents.values())}
@@ -157,7 +158,7 @@ def packed(content: Any) -> bytes:
 
 
 def gathered(found: Any, folder: Path) -> Any:
-    """Return the run gathered from these entries."""
+    """Return the run that `merge_parts` reads from these entries."""
     path = folder / "run-0" / "a.journal"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
@@ -189,11 +190,11 @@ BAD_ARRAYS = (
 )
 
 
-# A state is a pickle: these are its instructions, which may be combined in any order.
+# A state is a pickle, so these are pickle instructions, which may be combined in any order.
 
 
 def plain(value: Any) -> bytes:
-    """Return the pickle instructions of a value, without the protocol header and the end."""
+    """Return the pickle instructions of a value, without protocol header and stop instruction."""
     return pickletools.optimize(pickle.dumps(value, 3))[2:-1]
 
 
@@ -210,7 +211,7 @@ def call(function: bytes, *values: bytes) -> bytes:
 
 
 def maker(name: str, *values: bytes) -> bytes:
-    """Return a call of a function that pickles use to build values."""
+    """Return pickle instructions that call one of the allowed functions with these values."""
     return call(named("netsim.distributed.states", name), *values)
 
 
@@ -227,7 +228,7 @@ def refer(*reference: Any) -> bytes:
 
 
 def state_of(**attributes: bytes) -> bytes:
-    """Return the state of an agent with these attributes."""
+    """Return the pickled state of an agent with these attributes."""
     items = b"".join(plain(name) + value for name, value in attributes.items())
     return pickle.PROTO + b"\x05" + pickle.EMPTY_DICT + pickle.MARK + items + pickle.SETITEMS + pickle.STOP
 
@@ -299,7 +300,7 @@ def any_of(rng: Rng, choices: Any) -> Any:
 
 
 def made_up(rng: Rng) -> bytes:
-    """Return instructions that build a value, or pretend to."""
+    """Return pickle instructions that build a random, possibly invalid, value."""
     how = int(rng.integers(5))
     if how < 2:
         return any_of(rng, VALUES)
@@ -324,7 +325,7 @@ def anything(rng: Rng) -> Any:
 
 
 def changed(rng: Rng, value: Any) -> Any:
-    """Return a value with a part exchanged, left out or doubled, or wholly replaced."""
+    """Return a value with a random part replaced, removed or duplicated, or an entirely new value."""
     if not isinstance(value, list | dict) or not value or rng.random() < 0.1:
         return anything(rng)
     keys = list(value) if isinstance(value, dict) else range(len(value))
@@ -343,7 +344,7 @@ def changed(rng: Rng, value: Any) -> Any:
 
 
 def changed_state(rng: Rng, content: Any) -> Any:
-    """Return a state with one part replaced."""
+    """Return a pickled state with one part replaced."""
     which, state, in_round = content
     how = rng.random()
     if how < 0.1:
@@ -353,7 +354,7 @@ def changed_state(rng: Rng, content: Any) -> Any:
     if how < 0.5 or not state:
         return [which, state_of(**{any_of(rng, ("value", "old", "more", "x")): made_up(rng)}), in_round]
     starts = [place for _, _, place in pickletools.genops(state)]
-    # Without frames, because their sizes would have to match.
+    # Pickle frames are removed, because their sizes would have to match.
     steps = [state[low:high] for low, high in zip(starts, [*starts[1:], len(state)], strict=True)]
     steps = [step for step in steps if step[:1] != pickle.FRAME]
     for _ in range(int(rng.integers(1, 3))):
@@ -374,7 +375,7 @@ def flipped(rng: Rng, data: bytes) -> bytes:
 
 
 def changed_events(rng: Rng, content: list[bytes]) -> list[bytes]:
-    """Return events with one number changed."""
+    """Return recorded events with one number changed."""
     copy = list(content)
     place, dtype = any_of(rng, ((0, SENT), (1, OUTCOME), (3, LEFT)))
     if rng.random() < 0.1 or not copy[place] or len(copy[place]) % dtype.itemsize:
@@ -392,18 +393,18 @@ def changed_events(rng: Rng, content: list[bytes]) -> list[bytes]:
 
 
 def hostile(rng: Rng) -> Entries:
-    """Return the entries of a tampered journal; bytes are raw entries of the file."""
+    """Return the entries of a tampered journal; a content given as bytes is written unpacked."""
     found = list(honest())
     for _ in range(int(rng.integers(1, 4))):
         place = int(rng.integers(len(found)))
-        # States and events dominate a journal.
+        # Mostly choose states and events, as they are most of a journal.
         wanted = any_of(rng, (STATE, STATE, STATE, RECORDS, RECORDS, ARRAY, None))
         places = [number for number, (what, _) in enumerate(found) if what == wanted]
         place = any_of(rng, places) if places else place
         what, content = found[place]
         how = rng.random()
         if isinstance(content, bytes):
-            # Entries changed before are left alone.
+            # An entry that was already tampered with is left as it is.
             continue
         if how < 0.03:
             del found[place]
@@ -425,7 +426,7 @@ def hostile(rng: Rng) -> Entries:
 
 
 def check_one(rng: Rng) -> bool:
-    """Return whether a hostile journal could be gathered; raises whatever is no NetsimError."""
+    """Return whether a hostile journal was read; an error other than NetsimError propagates."""
     found = hostile(rng)
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -433,7 +434,7 @@ def check_one(rng: Rng) -> bool:
         except NetsimError as refused:
             says = str(refused)
         else:
-            # Counts are integers, even those of a forged journal.
+            # Counts must be integers even in a forged journal, or this call would fail.
             run.ledger.table()
             return True
     assert "\n" not in says
@@ -442,7 +443,7 @@ def check_one(rng: Rng) -> bool:
 
 @functools.cache
 def written() -> tuple[bytes, tuple[Any, ...]]:
-    """Return an honest journal's bytes and its entries."""
+    """Return an honest journal's bytes, and its entries."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "honest"
         path.write_bytes(MARK + b"".join(entry(what, packed(content)) for what, content in honest()))
@@ -450,10 +451,10 @@ def written() -> tuple[bytes, tuple[Any, ...]]:
 
 
 def check_damage(rng: Rng) -> None:
-    """Check that a truncated journal gives its first entries, and that one with flipped bits is refused."""
+    """Check that a truncated journal yields its first entries, and that one with a changed byte is refused."""
     data, whole = written()
     place = int(rng.integers(len(data)))
-    # A few entries contain most of the bytes: half of the places are near the beginning or the end.
+    # Few entries hold most of the bytes, so half of the changes are made near the beginning or the end.
     place = any_of(rng, (place, place, int(rng.integers(300)), len(data) - 1 - int(rng.integers(300))))
     is_cut = rng.random() < 0.3
     damaged = bytearray(data[:place] if is_cut else data)
@@ -470,7 +471,7 @@ def check_damage(rng: Rng) -> None:
 
 
 def megabytes() -> float:
-    """Return the peak memory of this process in megabytes; NaN where the system does not report it."""
+    """Return the peak memory of this process in megabytes; NaN if the system does not report it."""
     try:
         return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
     except OSError:
@@ -478,7 +479,7 @@ def megabytes() -> float:
 
 
 def main() -> None:
-    """Try a range of seeds; print how many could be gathered."""
+    """Try a range of seeds; print how many journals could be read."""
     first, stop = map(int, sys.argv[1:])
     accepted = 0
     for seed in range(first, stop):

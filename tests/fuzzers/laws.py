@@ -1,4 +1,4 @@
-"""The laws of any run, checked by its tables alone; `tests.fuzzers.messages` checks the agents' records."""
+"""Laws that every run's tables obey; `tests.fuzzers.messages` compares them with the agents' records."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
@@ -20,14 +20,14 @@ Row = dict[str, Any]
 
 
 def rows_of(table: pd.DataFrame) -> list[Row]:
-    """Return the rows of a table as plain dictionaries."""
+    """Return the rows of a table as dictionaries."""
     columns = [table[name].tolist() for name in table]
     return [dict(zip(table.columns, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 @dataclass
 class Played:
-    """A network that has run with its agents; its tables as plain rows."""
+    """A finished run of a network, with its agents, and with its tables as rows."""
 
     network: Network
     agents: Mapping[Any, Noting]
@@ -48,30 +48,30 @@ class Played:
 
     @property
     def damages(self) -> bool:
-        """Whether delivered frames may differ from those sent."""
+        """Return whether faults or links may change the content of delivered frames."""
         links = (self.network.link, *self.network.links.values())
         changed = any(isinstance(fault, LinkChange) and (fault.corrupt or fault.crc is False) for fault in self.changes)
         return changed or any(link.corrupt and not link.crc for link in links)
 
     @property
     def changes(self) -> list[LinkChange]:
-        """The changes of links during the run."""
+        """Return the scheduled changes of links during the run."""
         return [fault for fault in self.network.faults if isinstance(fault, LinkChange)]
 
     def link_ever(self, sender: Hashable, receiver: Hashable) -> list[Link]:
-        """Return a link's settings, and those after each single change."""
+        """Return a link's settings initially and after each of its changes."""
         first = self.link(sender, receiver)
         changes = [fault for fault in self.changes if (sender, receiver) in fault.links_in(self.network.graph)]
         return [first, *(replace(first, **fault.settings) for fault in changes)]
 
     def link(self, sender: Hashable, receiver: Hashable) -> Link:
-        """Return the settings of a link."""
+        """Return a link's initial settings."""
         return self.network.links.get((sender, receiver), self.network.link)
 
 
 @contextmanager
 def looking_at_each_row() -> Iterator[None]:
-    """Look at all counts, and at the hash, as each round's row is written."""
+    """Read all counts and the trace hash whenever a round's row is written."""
     add_row = Run.add_row
 
     def look(run: Run, *row: Any) -> None:
@@ -89,7 +89,7 @@ def looking_at_each_row() -> Iterator[None]:
 
 
 def check_books(played: Played) -> None:
-    """Check the tables of one traced run."""
+    """Check the tables of one run with a trace."""
     assert played.until is None or played.run.ended_at <= played.until
     frames_are_conserved(played)
     totals_are_sums(played)
@@ -98,7 +98,7 @@ def check_books(played: Played) -> None:
 
 
 def check_same(one: Played, other: Played) -> None:
-    """Check that two runs are equal, whatever was watched."""
+    """Check that two runs are equal, even if their probes differ."""
     assert one.run.trace_hash == other.run.trace_hash
     assert one.links == other.links
     assert one.senders == other.senders
@@ -112,20 +112,20 @@ def check_same(one: Played, other: Played) -> None:
 
 
 def frames_are_conserved(played: Played) -> None:
-    """Law 3, for every link and kind."""
+    """Law 3, conservation of frames: check it for every link and kind."""
     for row in played.links:
         assert all(count >= 0 for name, count in row.items() if name not in ("sender", "receiver", "kind")), row
         assert row["offered"] + row["duplicated"] == sum(row[end] for end in played.ends), row
 
 
 def totals_are_sums(played: Played) -> None:
-    """The running totals are the sums of every table."""
+    """Check that the running totals are the sums of every table."""
     totals, ledger = played.totals, played.run.ledger
     sums: Counter[str] = Counter()
     for row in played.links:
         for name in ("offered", "duplicated", *played.ends):
             sums[name] += row[name]
-        # On a radio, links have no wire bits.
+        # On a radio, links have no wire bits of their own.
         sums["wire_bits"] += row.get("wire_bits", 0)
     assert {name: totals[name] for name in (*played.causes, "duplicated")} == {
         n: sums[n] for n in (*played.causes, "duplicated")
@@ -140,7 +140,7 @@ def totals_are_sums(played: Played) -> None:
 
 
 def trace_tells_the_same(played: Played) -> None:
-    """The trace is ordered, and its events are those that the ledger counts."""
+    """Check that the trace is ordered, and that its events are those that the ledger counts."""
     times = [row["time_s"] for row in played.trace]
     assert times == sorted(times)
     assert played.run.trace.hash == played.run.trace_hash
@@ -152,7 +152,7 @@ def trace_tells_the_same(played: Played) -> None:
     for row in played.sent:
         for name in ("payload_bits", "wire_bits"):
             bits[row["sender"], row["kind"], name] += row[name]
-    # A shared medium counts bits when they are on the air.
+    # A shared medium counts wire bits while frames are on the air, not per link.
     names = ["payload_bits", "wire_bits"][: 1 if isinstance(played.network.medium, Radio) else 2]
     for row in played.senders:
         for name in names:
@@ -160,7 +160,7 @@ def trace_tells_the_same(played: Played) -> None:
 
 
 def rounds_close_on_time(played: Played) -> None:
-    """Row k closes at k × period, and counts everything up to then."""
+    """Check that row k closes at time k × period, and counts everything until then."""
     period = played.network.round_period
     for row, following in zip(played.rounds, [*played.rounds[1:], played.totals], strict=False):
         assert row["time_s"] == row["round"] * period
@@ -169,5 +169,5 @@ def rounds_close_on_time(played: Played) -> None:
         before = Counter(e["event"] for e in played.trace if e["time_s"] < row["time_s"] * (1 - TINY))
         until = Counter(e["event"] for e in played.trace if e["time_s"] <= row["time_s"] * (1 + TINY))
         assert all(before[cause] <= row[cause] for cause in played.causes), (row, before)
-        # The cause of a loss may be counted before the frame would have arrived; an arrival may not.
+        # A loss may be counted before the frame would have arrived; an arrival may not be counted early.
         assert all(row[cause] <= until[cause] for cause in ("delivered", "late")), (row, until)

@@ -1,4 +1,4 @@
-"""The laws of messages: the agents' records equal the network's counts."""
+"""Laws of messages: the agents' records agree with the network's counts."""
 
 import math
 from bisect import bisect_right
@@ -13,18 +13,18 @@ from tests.fuzzers.agents import Call
 from tests.fuzzers.laws import NEVER_SENT, TINY, Played, Row
 from tests.fuzzers.wire import same
 
-# A frame that arrives at its round's end, within rounding, is late.
+# A frame that arrives at its round's end, within rounding errors, counts as late.
 BOUNDARY = -1e-13
 
 
 def check_messages(played: Played) -> None:
-    """Check the sent and received messages of one traced run."""
+    """Check the messages sent and received in one run with a trace."""
     wrong = [text for agent in played.agents.values() for text in agent.notes.wrong]
     assert not wrong, wrong
     received_is_what_was_sent(played)
     received_is_what_was_delivered(played)
     if not played.damages:
-        # A damaged request may be answered with the damaged kind, so sent and intended kinds may differ.
+        # A damaged request may be answered with the damaged kind, so the kind sent may differ from the one intended.
         calls_are_what_was_offered(played)
         events = sent_events(played)
         bits_are_those_of_what_was_sent(played, events)
@@ -32,7 +32,7 @@ def check_messages(played: Played) -> None:
 
 
 def calls_of(played: Played) -> dict[tuple[Hashable, str], list[Call]]:
-    """Return the messages by sender and kind, in order."""
+    """Return the messages, in order, keyed by sender and kind."""
     calls = defaultdict(list)
     for agent in played.agents.values():
         for call in agent.notes.calls:
@@ -44,12 +44,12 @@ def calls_of(played: Played) -> dict[tuple[Hashable, str], list[Call]]:
 
 
 def calls_are_what_was_offered(played: Played) -> None:
-    """Each call is offered to its links, and returns the number of links that accepted it."""
+    """Check that each call was offered to its links, and returned the number of links that accepted it."""
     calls = calls_of(played)
     crossed: Counter[tuple[Hashable, str]] = Counter()
     for row in played.links:
         mine = [c for c in calls[row["sender"], row["kind"]] if c.to in (None, row["receiver"])]
-        # A call that the end of the run cut short may have been made or not.
+        # A call during which the run ended may or may not have offered its message.
         assert sum(c.finished for c in mine) <= row["offered"] <= len(mine), row
         crossed[row["sender"], row["kind"]] += row["offered"] - sum(row[cause] for cause in NEVER_SENT)
     for row in played.senders:
@@ -78,7 +78,7 @@ def sent_events(played: Played) -> list[tuple[Row, Call]]:
 
 
 def frame_bits(call: Call, link: Link) -> tuple[int, int]:
-    """Return the fewest and the most bits that a message is on a link: the number of a request is not known."""
+    """Return the least and the largest size (bits) of a message on a link; a request's number adds an unknown size."""
     fields = [call.kind, 0, call.round, call.payload]
     shortest = len(encode([*fields, 1, True] if call.is_special else fields))
 
@@ -89,8 +89,8 @@ def frame_bits(call: Call, link: Link) -> tuple[int, int]:
 
 
 def bits_are_those_of_what_was_sent(played: Played, events: list[tuple[Row, Call]]) -> None:
-    """Law 4: the wire bits of each link are those of the frames that it accepted."""
-    # Unsent frames have no duplicates, so their number is that of their sending.
+    """Law 4: check that the wire bits of each link are those of the frames that it accepted."""
+    # A frame that is never sent has no duplicates, so its number equals that of its sending event.
     kept_out = {(row["sender"], row["message"], row["receiver"]) for row in played.ended if row["event"] in NEVER_SENT}
     least: Counter[tuple[Hashable, Hashable, str]] = Counter()
     most: Counter[tuple[Hashable, Hashable, str]] = Counter()
@@ -117,12 +117,12 @@ def bits_are_those_of_what_was_sent(played: Played, events: list[tuple[Row, Call
 
 
 def round_of(call: Call, period: float) -> int:
-    """Return a message's round; None if it is sent as its sender's round closes."""
+    """Return a message's round; 0 if it is sent just as its sender's round closes."""
     return 0 if abs(call.at - call.round * period) < 1e-9 * period + TINY * call.at else call.round
 
 
 def received_is_what_was_sent(played: Played) -> None:
-    """Every frame received was sent by its sender to this receiver, at its stated time and with its payload."""
+    """Check that every received frame was sent by its sender to this receiver, at its stated time, with its payload."""
     sent: dict[Any, list[Call]] = defaultdict(list)
     for (sender, kind), calls in calls_of(played).items():
         for call in calls:
@@ -144,7 +144,7 @@ def received_is_what_was_sent(played: Played) -> None:
 
 
 def received_is_what_was_delivered(played: Played) -> None:
-    """Agents received what was delivered, except unread frames, and never before the arrival."""
+    """Check that agents received all delivered frames, except unread ones, and none before its arrival."""
     by_kind = not played.damages
     arrived: dict[Any, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in played.ended:
@@ -154,7 +154,7 @@ def received_is_what_was_delivered(played: Played) -> None:
         got, times = agent.notes.got, arrived[node]
         delivered = sum(map(len, times.values()))
         left = agent.notes.left_at
-        # Frames that arrive after an agent has ended count as delivered, but are not kept.
+        # Frames that arrive after an agent has ended count as delivered, but are not stored.
         unread = sum(then >= left for when in times.values() for then in when)
         assert delivered - unread <= len(got) + len(agent.inbox) + agent.notes.unread, (
             f"{node!r}: {delivered} delivered"
@@ -170,7 +170,7 @@ def received_is_what_was_delivered(played: Played) -> None:
 
 
 def frames_arrive_when_they_can(played: Played, events: list[tuple[Row, Call]]) -> None:
-    """No frame arrives before its latency has passed, nor for a closed round unless late frames are kept."""
+    """Check that frames arrive after their latency, and in open rounds unless late frames are kept."""
     made: dict[Hashable, list[tuple[int, Call]]] = defaultdict(list)
     for event, call in events:
         made[call.sender].append((event["message"], call))
@@ -179,8 +179,8 @@ def frames_arrive_when_they_can(played: Played, events: list[tuple[Row, Call]]) 
             continue
         links, capacity = played.link_ever(row["sender"], row["receiver"]), played.network.capacity
         if capacity is not None and any(link.duplicate for link in links):
-            continue  # A frame is duplicated as it leaves; its sender may have sent others by then.
-        # A duplicate has a new number, between its original's and the next sending's.
+            continue  # The copy is made when the frame leaves, maybe after the sender's next message.
+        # A duplicate has a new number, between those of its original and of the sender's next message.
         mine = made[row["sender"]]
         call = mine[bisect_right(mine, row["message"], key=itemgetter(0)) - 1][1]
         assert (call.sender, call.kind) == (row["sender"], row["kind"]), (row, call)
@@ -191,7 +191,7 @@ def frames_arrive_when_they_can(played: Played, events: list[tuple[Row, Call]]) 
         least = latency + frame_bits(call, links[0])[0] / min(rates)
         assert row["time_s"] - call.at >= least - TINY * row["time_s"], (row, call)
         receiver = played.agents[row["receiver"]]
-        # Frames for rounds in which the receiver no longer takes part are not checked.
+        # Rounds in which the receiver no longer takes part are not checked.
         last = max((own.round for own in receiver.notes.calls), default=0)
         habits = receiver.habits
         period = played.network.round_period

@@ -1,4 +1,4 @@
-"""Random networks: topologies, links with all settings, agents of many habits, and scheduled events."""
+"""Random networks: topologies, links with all settings, agents with random habits, and scheduled events."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -29,13 +29,13 @@ HABITS = ["in_rounds"] * 5 + [
     "at_once",
     "silent",
 ]
-# Shares of a round at which inboxes are inspected: also as frames arrive, requests time out and rounds close.
+# Shares of a round at which probes read inboxes; some coincide with arrivals, timeouts and ends of rounds.
 LOOKS = (0, 0.123, 0.25, 0.5, 0.77, 1, 1.31, 2)
 PERIODS = [1.0, 1.0, 0.1, 0.3, 0.7, 1 / 3, 1e-3, 60.0]
 
 
 def pick(rng: Rng, *choices: Any) -> Any:
-    """Return one of the choices; call it with ``rng`` if it is callable."""
+    """Return a random choice, called with ``rng`` if it is callable."""
     choice = choices[rng.integers(len(choices))]
     return choice(rng) if callable(choice) else choice
 
@@ -44,7 +44,7 @@ def pick(rng: Rng, *choices: Any) -> Any:
 
 
 def a_latency(rng: Rng, period: float) -> Any:
-    """Return a latency: often none, a whole number of periods, or equal for many frames."""
+    """Return a latency: often none, a whole number of periods, or the same for many frames."""
     p = period
     return pick(
         rng,
@@ -63,7 +63,7 @@ def a_latency(rng: Rng, period: float) -> Any:
 
 
 def a_loss(rng: Rng) -> Any:
-    """Return a loss: often none, sometimes certain."""
+    """Return a loss model: often none, sometimes certain loss."""
     return pick(
         rng,
         *(0.0, 0.0, 0.0, 0.1, 0.5, 1.0),
@@ -80,7 +80,7 @@ def a_loss(rng: Rng) -> Any:
 
 
 def a_budget(rng: Rng, period: float) -> Any:
-    """Return a budget of either kind, or None."""
+    """Return a bit budget per round or per second, or None."""
     per_round = float(rng.choice([300, 1500, 9000, 1e5]))
     over = pick(rng, "refuse", "wait")
     return pick(
@@ -120,7 +120,7 @@ def on_the_way(rng: Rng, period: float) -> dict[str, Any]:
 
 
 def in_numpy(rng: Rng, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings; sometimes as the numpy scalars that a user's script has computed."""
+    """Return the settings, sometimes as numpy scalars, which users' scripts often pass."""
     types: dict[type, Callable[[Any], Any]] = {float: single, int: np.int64, bool: np.bool_}
     if rng.random() < 0.8:
         return settings
@@ -128,7 +128,7 @@ def in_numpy(rng: Rng, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def single(value: float) -> np.floating[Any]:
-    """Return a number in single precision, if representable."""
+    """Return a number in single precision if that represents it exactly."""
     return np.float32(value) if float(np.float32(value)) == value else np.float64(value)
 
 
@@ -159,7 +159,7 @@ def a_graph(rng: Rng) -> "nx.Graph[Any]":
 
 
 def one_way(rng: Rng, graph: "nx.Graph[Any]") -> "nx.Graph[Any]":
-    """Return a graph; in one of four, some links are directed, and it need not be strongly connected."""
+    """Return a graph; one in four has some one-way links, and need not be strongly connected."""
     if rng.random() < 0.75:
         return graph
     directed = nx.DiGraph(graph)
@@ -175,7 +175,7 @@ def a_network(rng: Rng) -> Network:
     period = float(rng.choice(PERIODS))
     graph = one_way(rng, a_graph(rng))
     medium = pick(rng, "wires", "wires", "radio")
-    # If nothing waits, is cut or is damaged, both cores take a shortcut for broadcasts.
+    # If no frame waits, is cut or is damaged, both cores use a faster path for broadcasts.
     is_plain = rng.random() < 0.3
     port = {"header_bits": pick(rng, 0, 24, 320)} if is_plain else at_the_sender(rng, period)
     way = {"latency": a_latency(rng, period), "loss": a_loss(rng)} if is_plain else on_the_way(rng, period)
@@ -205,7 +205,7 @@ def a_network(rng: Rng) -> Network:
 
 
 def a_change(rng: Rng, network: Network, ends: list[tuple[Any, Any]]) -> Fault:
-    """Return new settings of a link, a hold, or a cut that drops frames in flight or acts one way."""
+    """Return a fault: new settings of a link, a hold, or a cut that may drop frames in flight or be one-way."""
     period, nodes = network.round_period, list(network.graph)
     sender, receiver = ends[rng.integers(len(ends))]
     at = period * float(rng.choice([0, 0.25, 0.5, 1, 1.1, 2, 2.7, 4]))
@@ -230,7 +230,7 @@ def a_change(rng: Rng, network: Network, ends: list[tuple[Any, Any]]) -> Fault:
 
 
 def some_capacities(rng: Rng, graph: "nx.Graph[Any]", period: float) -> dict[str, Any]:
-    """Return capacities of some nodes, in either direction or both, at which a frame takes a share of a round."""
+    """Return capacities of some nodes, in one or both directions, so small that a frame takes a share of a round."""
     found: dict[str, Any] = {}
     for name in ("uplink", "downlink"):
         bits = [float(rng.choice([500, 2000, 5000, 1e5])) / period for _ in graph]
@@ -241,7 +241,7 @@ def some_capacities(rng: Rng, graph: "nx.Graph[Any]", period: float) -> dict[str
 
 
 def happen(rng: Rng, network: Network, ends: list[tuple[Any, Any]]) -> None:
-    """Cut or mend a link, or switch a receiver, at a time that may be a round's boundary."""
+    """Schedule a cut or repair of a link, or a switch of a receiver, often exactly when a round ends."""
     time = network.round_period * float(rng.choice([0, 0.25, 0.5, 1, 1.5, 2, 2.7, 3, 5]))
     up = bool(rng.random() < 0.5)
     nodes = list(network.graph)
@@ -255,7 +255,7 @@ def happen(rng: Rng, network: Network, ends: list[tuple[Any, Any]]) -> None:
 
 
 def some_habits(rng: Rng, period: float) -> Habits:
-    """Return an agent's habits; times are often shares of a round, so that much happens at one instant."""
+    """Return an agent's habits; times are often shares of a round, so that many events coincide."""
     name = pick(rng, *HABITS)
     pauses = [period / 4, period / 2, period / 10, period, 0.37 * period, 1.2 * period]
     return Habits(
@@ -276,7 +276,7 @@ def some_habits(rng: Rng, period: float) -> Habits:
 
 
 class Case:
-    """A network, its agents and its end time, all from one seed."""
+    """A network, its agents and its end time, all drawn from one seed."""
 
     network_of: Callable[[Rng], Network] = staticmethod(a_network)
 
@@ -298,8 +298,8 @@ class Case:
     ) -> Played:
         """Run the network with new agents.
 
-        ``watched``: with probes that read everything. ``looks_at``: additional times (s) of the probes. ``sample``: the
-        interval of rows in seconds. ``workers``: the number of processes. ``order``: that of `Network.run`.
+        ``watched``: use probes that read everything. ``looks_at``: additional times (s) of the probes. ``sample``: the
+        interval between rows in seconds. ``workers``: the number of processes. ``order``: as in `Network.run`.
         """
         agents = {node: agent(habits) for node, habits in self.habits.items()}
         for time in looks_at:
@@ -329,21 +329,21 @@ def check_seed(seed: int) -> None:
     with suppress(BadInput):
         case.network.run(played.agents)
         raise AssertionError("agents that have run may not run again")
-    # A network may run twice; a new network of the same seed gives the same run.
+    # Running the same network again, or a new network with the same seed, must give the same run.
     watched = bool(seed % 3)
     if seed % 2:
         again = case.play(watched)
         assert played.run.ended_at == again.run.ended_at
         check_same(played, again)
     else:
-        # Pending scheduled events keep listeners of all future frames waiting.
+        # A listener waits as long as events are scheduled, so additional probes would prolong its run.
         listens = any(habits.name == "listen" for habits in case.habits.values())
         times = [case.network.round_period * share for share in LOOKS] if watched and not listens else []
         check_same(played, Case(seed).play(watched, looks_at=times))
 
 
 def check_sampled(seed: int) -> None:
-    """Check that rows at an interval change nothing, and that the last row is the end's."""
+    """Check that sampling rows at an interval does not change the run, and that the last row equals the totals."""
     plain, case = Case(seed).play(), Case(seed)
     share = float(np.random.default_rng(seed).choice([1, 0.5, 0.25, 0.3, 2, 0.1, 7]))
     sampled = case.play(watched=bool(seed % 2), sample=share * case.network.round_period)
@@ -358,7 +358,7 @@ def check_sampled(seed: int) -> None:
 
 
 def check_drawn(rng: Rng, check: Callable[[int], object]) -> None:
-    """Check a case whose seed is drawn with ``rng``; a failure names the seed."""
+    """Run a check with a seed drawn from ``rng``; a failure names the seed."""
     seed = int(rng.integers(2**50))
     try:
         check(seed)
@@ -368,7 +368,7 @@ def check_drawn(rng: Rng, check: Callable[[int], object]) -> None:
 
 
 def check_one(rng: Rng) -> None:
-    """Check a network drawn with ``rng``."""
+    """Check a random network."""
     check_drawn(rng, check_seed)
 
 
@@ -380,15 +380,15 @@ def digest(run: Run) -> str:
 
 
 def hashes(seed: int, count: int) -> list[str]:
-    """Return the digests of ``count`` networks drawn from ``seed``: of all events, frames and agents' records."""
+    """Return digests of ``count`` random networks drawn from ``seed``: of all events, frames and agents' records."""
     rng = np.random.default_rng(seed)
     return [whole_digest(Case(int(rng.integers(2**53))).play(trace=True)) for _ in range(count)]
 
 
 def whole_digest(played: Played) -> str:
-    """Return a digest of all that a run leaves behind."""
+    """Return a digest of all results of a run."""
     trace, ledger = played.run.trace, played.run.ledger
-    # Two copies of a frame that end at one instant with different causes have no defined order.
+    # Two copies of a frame that end at the same instant with different causes have no defined order, hence sorted.
     frames = sorted(zip(*(column.tolist() for column in frames_of(trace).columns.values()), strict=True))
     parts = (trace.table().to_csv(), frames, [heard.tolist() for heard in ledger.heard()])
     parts += ([agent.notes for agent in played.agents.values()],)

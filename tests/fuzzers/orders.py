@@ -1,4 +1,4 @@
-"""The laws of `netsim.clock.order.Order` on random networks, radios and programs."""
+"""Laws of `netsim.clock.order.Order`, checked on random networks, radios and programs."""
 
 import warnings
 from typing import Any
@@ -14,9 +14,9 @@ from tests.fuzzers.workers import Programmed
 
 
 def of_network(seed: int, order: Order | None, make: Any = Case, workers: int = 1) -> tuple[Any, ...]:
-    """Return all that a random network leaves behind."""
+    """Return all results of a random network."""
     with warnings.catch_warnings():
-        # Some of the agents overrun their rounds.
+        # Some agents take longer than a round, which causes a warning.
         warnings.simplefilter("ignore", RuntimeWarning)
         played = make(seed).play(order=order, workers=workers)
     notes = {name: repr(agent.notes) for name, agent in played.agents.items()}
@@ -24,12 +24,12 @@ def of_network(seed: int, order: Order | None, make: Any = Case, workers: int = 
 
 
 def of_radio(seed: int, order: Order | None) -> tuple[Any, ...]:
-    """Return all that a random network on a radio leaves behind."""
+    """Return all results of a random network with a radio."""
     return of_network(seed, order, RadioCase)
 
 
 def of_programs(seed: int, order: Order | None) -> tuple[str, str]:
-    """Return hash, rows, ledger and perhaps the error of a run of random programs, and their logs."""
+    """Return the trace hash, rows, ledger, any error and the logs of a run of random programs."""
     first = int(np.random.default_rng([seed, 10]).integers(2**31))
     agents = {i: Programmed(program(first + i, 25, ["futures", "look", "hear"])) for i in range(3)}
     try:
@@ -40,7 +40,7 @@ def of_programs(seed: int, order: Order | None) -> tuple[str, str]:
 
 
 def check_laws(run: Any, seed: int) -> bool:
-    """Check that no seed gives asyncio's order and that runs repeat; return whether the seed's order differs."""
+    """Check that Order() keeps asyncio's order and that orders repeat; return whether the seed's order differs."""
     usual = run(seed, None)
     assert run(seed, Order()) == usual, f"seed {seed}: Order() is another order than asyncio's"
     order = Order(seed, method="priorities" if seed % 2 else "random", records=True)
@@ -52,10 +52,10 @@ def check_laws(run: Any, seed: int) -> bool:
 
 
 def check_seed(seed: int) -> None:
-    """Check the laws on a network, a radio or programs, as the seed selects."""
+    """Check the laws on a network, a radio or programs, depending on the seed."""
     check_laws((of_network, of_radio, of_programs)[seed % 3], seed)
 
 
 def check_one(rng: Rng) -> None:
-    """Check the laws on a case drawn with ``rng``."""
+    """Check the laws on a random case."""
     check_drawn(rng, check_seed)

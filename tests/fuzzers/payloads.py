@@ -66,12 +66,12 @@ _ALL = [*_SIMPLE, _vector, _array, _view, _coded, _list, _tuple, _dict]
 
 
 def make(rng: np.random.Generator, kinds: list[Callable[[np.random.Generator], Any]] = _ALL) -> Any:
-    """Return a payload of a kind drawn at random."""
+    """Return a payload of a random kind."""
     return kinds[rng.integers(len(kinds))](rng)
 
 
 def spoil(payload: Any) -> None:
-    """Modify a payload in place where possible: no other agent may notice."""
+    """Modify a payload in place where possible; no other agent may notice."""
     if isinstance(payload, np.ndarray):
         if payload.flags.writeable and payload.size:
             payload.fill(1)
@@ -85,7 +85,7 @@ def spoil(payload: Any) -> None:
 
 
 def read_only(payload: Any) -> bool:
-    """Return whether no array in a received payload can be written to."""
+    """Return whether all arrays in a received payload are read-only."""
     if isinstance(payload, np.ndarray):
         return not payload.flags.writeable
     if isinstance(payload, dict):

@@ -1,9 +1,9 @@
-"""Random asyncio programs, run on netsim's virtual loop and on a model of it: both must write the same log.
+"""Random asyncio programs, run on netsim's virtual loop and on a model of it; both must write the same log.
 
-The model is asyncio's own loop, timers, tasks and futures, with a clock that jumps. Delays are drawn so that no two
-timers are due at the same time, because asyncio runs such timers in no particular order.
+The model is asyncio's own loop, with a clock that jumps to the next timer. Delays are drawn so that no two timers are
+due at the same time, because asyncio does not define the order of such timers.
 
-Run ``python -m tests.fuzzers.programs --seconds 600 --seed 0`` from the root to try many.
+To try many programs, run ``python -m tests.fuzzers.programs --seconds 600 --seed 0`` from the root folder.
 """
 
 import argparse
@@ -27,11 +27,11 @@ Log = list[tuple[float, str]]
 
 
 DRIFTS = (None, 0.5, -0.3, 5e-5)
-"""Of the clocks by which programs run."""
+"""Clock drifts with which programs run; None: without own clock."""
 
 
 class ProgramError(Exception):
-    """An error that programs raise on purpose."""
+    """An error that programs raise intentionally."""
 
 
 # --- the model --------------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ class _Jumping(selectors.SelectSelector):
 
 
 class _NumberedTask(asyncio.Task[Any]):
-    """A task hashed by its number, so that sets have the same order on both loops."""
+    """A task whose hash is its number, so that sets of tasks have the same order on both loops."""
 
     def __hash__(self) -> int:
         if not hasattr(self, "number"):
@@ -58,9 +58,9 @@ class _NumberedTask(asyncio.Task[Any]):
 
 
 class ModelLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop on a clock that jumps."""
+    """asyncio's loop, with a clock that jumps to the next timer."""
 
-    # Its gathers are numbered as on netsim's loops.
+    # Needed so that results of `gather` are numbered as on netsim's loops.
     maker = None
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class ModelLoop(asyncio.SelectorEventLoop):
         self.set_task_factory(lambda loop, coro, **settings: _NumberedTask(coro, loop=loop, **settings))
 
     def time(self) -> float:
-        """Return the time in seconds."""
+        """Return the virtual time in seconds."""
         return self.jumping.now
 
 
@@ -78,9 +78,9 @@ class ModelLoop(asyncio.SelectorEventLoop):
 
 
 def program(seed: int, size: int = 40, more: Sequence[str] = ()) -> Node:
-    """Return a program: a tree of statements, each a tuple of its name and its parts.
+    """Return a random program: a tree of statements; each is a tuple of its name and its arguments.
 
-    ``more``: statements without parts, beyond `LEAVES`.
+    ``more``: names of further statements without substatements, besides `LEAVES`.
     """
     leaves = [*LEAVES, *more]
     rng = random.Random(seed)
@@ -110,7 +110,7 @@ def program(seed: int, size: int = 40, more: Sequence[str] = ()) -> Node:
             case _:
                 return (name, label, delay(), rng.randint(0, 2))
 
-    # An error in one statement does not keep the next from running.
+    # Each statement's errors are caught, so that the next statement still runs.
     return ("block", *(("catch", f"top {i}", 0.0, 0, ("block", statement(0))) for i in range(6)))
 
 
@@ -123,7 +123,7 @@ WHEN = [asyncio.FIRST_COMPLETED, asyncio.FIRST_EXCEPTION, asyncio.ALL_COMPLETED]
 
 
 class Machine:
-    """The state of a running program: the objects that its tasks share, and the log."""
+    """The state of a running program: the objects shared by its tasks, and the log."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -138,11 +138,11 @@ class Machine:
         self.turns = itertools.count()
 
     def note(self, *what: object) -> None:
-        """Write into the log."""
+        """Append an entry to the log."""
         self.log.append((round(self.loop.time(), 6), " ".join(map(str, what))))
 
     async def run(self, node: Node) -> str:
-        """Run one statement; return its label."""
+        """Run one statement and return its label."""
         name, *parts = node
         if name == "block":
             for part in parts:
@@ -150,7 +150,7 @@ class Machine:
             return f"block of {len(parts)}"
         label, delay, *more = parts
         self.note("begin", label)
-        # A repeated statement has a different delay each time, so that no two timers are due at one time.
+        # A repeated statement gets a different delay each time, so that no two timers are due at the same time.
         delay *= 1.0 + 1e-4 * next(self.turns)
         try:
             result = await getattr(self, f"do_{name}")(label, delay, *more)
@@ -163,7 +163,7 @@ class Machine:
     # --- leaves
 
     async def do_log(self, label: str, delay: float, which: int) -> None:
-        """Write only."""
+        """Do nothing beyond the log entry of every statement."""
 
     async def do_sleep(self, label: str, delay: float, which: int) -> None:
         await asyncio.sleep(delay)
@@ -306,19 +306,19 @@ class Machine:
 
 
 def kind_of(error: BaseException) -> str:
-    """Return an exception as text; a group's members in order."""
+    """Return an exception as text; for a group, with its members in order."""
     if isinstance(error, BaseExceptionGroup):
         return f"group({', '.join(map(kind_of, error.exceptions))})"
     return f"{type(error).__name__}({error})" if isinstance(error, ProgramError) else type(error).__name__
 
 
 def result_of(gathered: "asyncio.Future[Any]") -> Any:
-    """Return the results that a gather that is done has."""
+    """Return the results of a finished `gather`."""
     return ["cancelled", None] if gathered.cancelled() else gathered.result()
 
 
 def outcome_of(task: "asyncio.Task[str]") -> str:
-    """Return in words how a task ended."""
+    """Return a text that describes how a task ended."""
     if task.cancelled():
         return "cancelled"
     error = task.exception()
@@ -329,18 +329,18 @@ def outcome_of(task: "asyncio.Task[str]") -> str:
 
 
 def owner_by(clock: LocalClock) -> TaskOwner:
-    """Return an owner of tasks whose clock is skewed."""
+    """Return a task owner with its own, skewed clock."""
     owner = TaskOwner(lambda task, name: None, "", 0, clock)
     loop: Any = asyncio.get_running_loop()
-    # The model counts all tasks together.
+    # The model counts all tasks in one sequence, so the owner must share the loop's counters.
     owner.numbers, owner.names = loop.numbers, loop.names
     return owner
 
 
 async def play(node: Node, clock: LocalClock | None = None, make: Callable[[], Machine] = Machine) -> Log:
-    """Run a program on a new machine with its own clock; return its log.
+    """Run a program on a new machine, with its own clock if one is given, and return its log.
 
-    Background tasks get some additional time, and are then cancelled.
+    After the program, background tasks may run for five more seconds; then they are cancelled.
     """
     if clock is not None:
         OWNER.set(owner_by(clock))
@@ -361,20 +361,20 @@ async def play(node: Node, clock: LocalClock | None = None, make: Callable[[], M
 
 
 def log_on(make_loop: Callable[[], asyncio.AbstractEventLoop], node: Node, clock: LocalClock | None = None) -> Log:
-    """Return the log of a program on a loop."""
+    """Return the log of a program run on a new loop."""
     with asyncio.Runner(loop_factory=make_loop) as runner:
         return runner.run(play(node, clock))
 
 
 def skewed_loop() -> Loop:
-    """Return a loop of netsim on which some owners have their own clocks."""
+    """Return a netsim loop that supports task owners with their own clocks."""
     loop = netsim.clock.new_loop()
     loop.skewed = True
     return loop
 
 
 def difference(seed: int, size: int = 40, drift: float | None = None) -> str:
-    """Return where the logs of a program differ, "" if nowhere; with a drift its clock is skewed."""
+    """Return the first difference between a program's logs, or ""; with a drift, netsim's clock is skewed."""
     node = program(seed, size)
     clock = None if drift is None else LocalClock(0.0, drift)
     ours, model = log_on(skewed_loop if clock else netsim.clock.new_loop, node, clock), log_on(ModelLoop, node)
@@ -385,13 +385,13 @@ def difference(seed: int, size: int = 40, drift: float | None = None) -> str:
 
 
 def check_one(rng: np.random.Generator) -> None:
-    """Raise AssertionError if a program drawn with ``rng`` runs otherwise than on the model."""
+    """Raise AssertionError if a random program runs differently on netsim and on the model."""
     found = difference(int(rng.integers(2**31)), int(rng.integers(10, 120)), rng.choice(DRIFTS))
     assert not found, found
 
 
 class Slow(netsim.Agent):
-    """A program by hand: wrong if its long task ends before its short task begins."""
+    """A handwritten program whose result is wrong if its long task ends before its short task begins."""
 
     def __init__(self, steps: int = 3) -> None:
         self.steps, self.begun, self.ok = steps, False, True
@@ -411,7 +411,7 @@ class Slow(netsim.Agent):
 
 
 def main() -> None:
-    """Try programs for some time; print the number tried, and those that differ."""
+    """Try programs for some time; print how many were tried, and which of them differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)

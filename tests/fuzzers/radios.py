@@ -1,4 +1,4 @@
-"""Random networks on a `netsim.Radio`: every way of access, acknowledgements, sleep, batteries, capture.
+"""Random networks with a `netsim.Radio`: every channel access, acknowledgements, sleep, batteries, capture.
 
 The links, agents and events are those of `tests.fuzzers.networks`.
 """
@@ -40,7 +40,7 @@ from tests.fuzzers.networks import (
 
 
 def some_energy(rng: Rng, graph: "nx.Graph[Any]") -> Energy | Mapping[Any, Energy] | None:
-    """Return the energy model of nodes: none, the same for all, or batteries that some nodes exhaust."""
+    """Return the nodes' energy model: none, one for all nodes, or batteries that some nodes exhaust."""
     power = {"transmit": 0.05, "receive": 0.06, "listen": float(rng.choice([0, 0.06])), "sleep": 1e-6}
     if rng.random() < 0.3:
         return None
@@ -52,7 +52,7 @@ def some_energy(rng: Rng, graph: "nx.Graph[Any]") -> Energy | Mapping[Any, Energ
 
 
 def some_sleep(rng: Rng, graph: "nx.Graph[Any]", period: float) -> DutyCycle | Mapping[Any, DutyCycle] | None:
-    """Return the sleep cycles of radios: none, one for all, or different ones for some."""
+    """Return duty cycles of radios: none, one for all nodes, or different ones for some nodes."""
     one = DutyCycle(period=period / 2, awake=period / 5)
     several = DutyCycle(period=period, windows=[(0.1 * period, 0.2 * period), (0.5 * period, 0.3 * period)])
     mixed = {node: pick(rng, one, several) for node in graph if rng.random() < 0.5}
@@ -60,7 +60,7 @@ def some_sleep(rng: Rng, graph: "nx.Graph[Any]", period: float) -> DutyCycle | M
 
 
 def a_radio(rng: Rng, graph: "nx.Graph[Any]", period: float, frame: float) -> Radio:
-    """Return a medium; ``frame`` is about the time of a frame on the air, in seconds."""
+    """Return a radio medium; ``frame`` is the approximate duration of a frame (s)."""
     ways = "aloha", "slotted_aloha", "csma", "csma"
     mixed = {node: pick(rng, *ways) for node in graph if rng.random() < 0.7}
     access = mixed if rng.random() < 0.3 else pick(rng, *ways)
@@ -98,36 +98,36 @@ _key = cache(name_key)
 
 
 def share(*numbers: float) -> float:
-    """Return a number on [0, 1) that is a function of these, in each process; a generator takes ten times as long."""
+    """Return a pseudorandom number on [0, 1) that depends only on the arguments; a generator is ten times slower."""
     return uniform(hash(numbers), 0)
 
 
 class Flickers:
-    """Fading or noise that depends only on its arguments."""
+    """Fading or noise that is a function of its arguments only."""
 
     def gain_db(self, seed: int, link_key: int, time: float) -> float:
-        """Return up to 10 dB, or as much less."""
+        """Return a gain from −10 to 10 dB."""
         return 20.0 * share(seed, link_key, time) - 10.0
 
     def noise_dbm(self, seed: int, node_key: int, time: float) -> float:
-        """Return from −95 to −65 dBm."""
+        """Return a noise power from −95 to −65 dBm."""
         return 30.0 * share(seed, node_key, time) - 95.0
 
 
 class FlickersByName:
-    """The same, called with the names of nodes."""
+    """Fading or noise as in `Flickers`, but called with node names."""
 
     def gain_at(self, sender: Hashable, receiver: Hashable, time: float) -> float:
-        """Return up to 10 dB, or as much less; each direction of a link has its own."""
+        """Return a gain from −10 to 10 dB, different for each direction of a link."""
         return 20.0 * share(_key(sender), _key(receiver), time) - 10.0
 
     def noise_at(self, node: Hashable, time: float) -> float:
-        """Return from −95 to −65 dBm."""
+        """Return a noise power from −95 to −65 dBm."""
         return 30.0 * share(_key(node), time) - 95.0
 
 
 def a_phy(rng: Rng) -> Phy:
-    """Return a physical layer: noise floors, locks and carrier sense among the powers of `a_radio`."""
+    """Return a physical layer whose thresholds lie among the received powers of `a_radio`."""
     return Phy(
         error_rate=[oqpsk, fsk, lora(7), one_in_a_thousand][rng.integers(4)],
         noise_figure=float(rng.uniform(15.5, 50.0)),
@@ -144,17 +144,17 @@ def a_phy(rng: Rng) -> Phy:
 
 
 def one_in_a_thousand(sinr_db: float) -> float:
-    """Return a bit error rate of 1/1000, and of 1 without a signal."""
+    """Return a bit error rate of 1/1000; 1 if the signal is too weak."""
     return 1e-3 if sinr_db > -20.0 else 1.0
 
 
 def in_one_way(graph: "nx.Graph[Any]", radio: Radio) -> Radio:
-    """Return a radio without acknowledgements on which some links are one-way."""
+    """Return the radio, without acknowledgements if the graph has one-way links."""
     return radio if topology.one_way_link(graph) is None else dataclasses.replace(radio, acks=False)
 
 
 def a_network(rng: Rng) -> Network:
-    """Return a network on a radio, with per-link settings and scheduled events."""
+    """Return a network with a radio, per-link settings, and scheduled events."""
     period = float(rng.choice(PERIODS))
     graph = one_way(rng, a_graph(rng))
     port = at_the_sender(rng, period, True) | {"rate": float(rng.choice([5e3, 1e5, 1e6])) / period}
@@ -183,12 +183,12 @@ def a_network(rng: Rng) -> Network:
 
 
 def vars_of(link: Link) -> dict[str, Any]:
-    """Return a link's settings."""
+    """Return a link's settings as keyword arguments."""
     return {name: getattr(link, name) for name in Link.__dataclass_fields__}
 
 
 class Interferes(netsim.Agent):
-    """Emits carriers in the background with various powers and channels; some agents sense first."""
+    """An agent that emits carriers in the background, with random powers and channels; some sense first."""
 
     background = True
 
@@ -211,7 +211,7 @@ class Interferes(netsim.Agent):
 
 
 def interfere(network: Network, rng: Rng) -> None:
-    """Add one to three interferers with their own received powers."""
+    """Add one to three interferers to a network, with random received powers."""
     radio, graph, period = network.medium, network.graph, network.round_period
     assert isinstance(radio, Radio)
     names = [f"interferer {number}" for number in range(rng.integers(1, 4))]
@@ -233,7 +233,7 @@ def interfere(network: Network, rng: Rng) -> None:
 
 
 class RadioCase(Case):
-    """A case on a radio."""
+    """A random case with a radio instead of separate links."""
 
     network_of = staticmethod(a_network)
 
@@ -252,7 +252,7 @@ class RadioCase(Case):
             self.habits = {node: replace(habits, transmits=True) for node, habits in self.habits.items()}
 
     def _limit(self, rng: Rng) -> None:
-        """Limit duty cycles at times: per-node shares, bands, and refusals."""
+        """Sometimes limit transmit duty cycles: by node, by band, or by refusing frames."""
         medium = self.network.medium
         assert isinstance(medium, Radio)
         if medium.transmit_share is None or rng.random() < 0.4:
@@ -264,7 +264,7 @@ class RadioCase(Case):
 
 
 def check_seed(seed: int) -> Played:
-    """Run the network of a seed in two ways and check that the laws hold."""
+    """Run the network of a seed twice, with and without probes, and check the laws."""
     case = RadioCase(seed)
     played = case.play(trace=True)
     check_books(played)
@@ -272,7 +272,7 @@ def check_seed(seed: int) -> Played:
     assert not wrong, wrong
     received_is_what_was_sent(played)
     if not (played.run.air and any(spent and spent[3] < np.inf for spent in played.run.air.spent)):
-        # A node that dies may hold unread frames.
+        # Not checked with batteries: a node that dies may hold unread frames.
         received_is_what_was_delivered(played)
     check_air(played, case.retunes)
     stamps_are_those_of_the_air(played)
@@ -281,7 +281,7 @@ def check_seed(seed: int) -> Played:
 
 
 def check_air(played: Played, retunes: bool = False) -> None:
-    """Check the laws of the air and of its energy."""
+    """Check the laws of the frames on the air, and of the energy."""
     if retunes:
         what_was_on_the_air_was_asked_for(played)
     what_was_on_the_air_is_what_was_counted(played)
@@ -289,12 +289,13 @@ def check_air(played: Played, retunes: bool = False) -> None:
     one_frame_at_a_time_is_received(played)
     what_a_cut_link_ends_was_sent(played)
     if not retunes:
-        # The log of the air does not show when a radio changes its channel after a frame.
+        # If an agent changes its channel after a frame, the log of the air does not show it, so energy cannot be
+        # checked.
         energy_is_power_times_time(played.run, played.network)
 
 
 def what_was_on_the_air_was_asked_for(played: Played) -> None:
-    """Each frame left on the channel that its agent had set at the call, even if it set another since."""
+    """Check that each frame used the channel set at its call, even if the agent has since set another."""
     assert played.run.air is not None
     names, acks = list(played.run.agents), ack_kind(played.run)
     for _, _, sender, _, kind, message, _, _, _, channel, *_ in played.run.air.log or ():
@@ -303,9 +304,9 @@ def what_was_on_the_air_was_asked_for(played: Played) -> None:
 
 
 def stamps_are_those_of_the_air(played: Played) -> None:
-    """Receptions begin when the log of the air says; a frame's event has the same age at sender and receiver.
+    """Check the time stamps of receptions against the log of the air, and a frame's event time at both ends.
 
-    Clocks differ in offset and drift, so times are compared on the simulation's clock.
+    Clocks differ in offset and drift, so all times are converted to the simulation's clock.
     """
     clocks = {fault.agent: fault.clock for fault in played.network.faults if isinstance(fault, ClockSkew)}
 
@@ -327,7 +328,7 @@ def stamps_are_those_of_the_air(played: Played) -> None:
             first = true(node, began) - latest.fixed if latest.fixed is not None else None
             if first is not None:
                 assert np.isclose(begins[sender], first, rtol=0, atol=1e-8).any(), (node, sender, kind, began)
-            # The sender recorded the time by its own clock.
+            # The sender recorded this time by its own clock.
             at = clocks[sender].local(sent_at) if sender in clocks else sent_at
             meant = events.get((sender, kind, at))
             if meant is None or math.isnan(meant):
@@ -339,7 +340,7 @@ def stamps_are_those_of_the_air(played: Played) -> None:
 
 
 def what_was_on_the_air_is_what_was_counted(played: Played) -> None:
-    """The log of the air, the airtime, the wire bits and the seconds of sending agree."""
+    """Check that the log of the air, the airtime, the wire bits and the sending times agree."""
     log, airtime = played.run.on_air, played.run.airtime.set_index("agent")
     acks = log["kind"] == "(acknowledgement)"
     assert airtime["frames"].sum() == (~acks).sum()
@@ -350,13 +351,13 @@ def what_was_on_the_air_is_what_was_counted(played: Played) -> None:
         counted = airtime.loc[[node], ["airtime_s", "ack_airtime_s"]].to_numpy().sum()
         assert np.isclose(total, counted, rtol=1e-9, atol=1e-12)
     for _, mine in log.groupby("sender", sort=False):
-        # A node has one transmitter: no frame starts before the previous one has ended.
+        # A node has one transmitter, so no frame may start before the previous one has ended.
         starts, ends = mine["start_s"].to_numpy(), mine["end_s"].to_numpy()
         assert (starts[1:] >= ends[:-1] - 1e-8).all()
 
 
 def what_was_on_the_air_was_paid_for(played: Played) -> None:
-    """A node's sending time agrees with its energy."""
+    """Check that a node's sending time agrees with its energy."""
     run = played.run
     if run.air is None or not any(run.air.spent):
         return
@@ -367,7 +368,7 @@ def what_was_on_the_air_was_paid_for(played: Played) -> None:
 
 
 def one_frame_at_a_time_is_received(played: Played) -> None:
-    """No two frames that a node received overlap, nor does one of them overlap a frame that it sent."""
+    """Check that no two frames received by a node overlap, and that none overlaps a frame that it sent."""
     log = rows_of(played.run.on_air)
     whole = {(row["sender"], row["message"]): row["fragment"] for row in sorted(log, key=itemgetter("fragment"))}
     rows: dict[Any, list[tuple[float, float]]] = defaultdict(list)
@@ -380,7 +381,7 @@ def one_frame_at_a_time_is_received(played: Played) -> None:
     for event in played.ended:
         late = played.link(event["sender"], event["receiver"]).latency_model.fixed
         if event["event"] == "delivered" and late is not None:
-            # Delays by bursts of jitter or by ordering cannot be derived from the frames sent.
+            # Delays by bursts of jitter or by ordering cannot be derived from the frames sent, so these are skipped.
             times = [(start + late, end + late) for start, end in rows[event["sender"], event["message"]]]
             heard[event["receiver"]] += [each for each in times if each[1] == event["time_s"]][:1]
     for node, spans in heard.items():
@@ -391,7 +392,7 @@ def one_frame_at_a_time_is_received(played: Played) -> None:
 
 
 def what_a_cut_link_ends_was_sent(played: Played) -> None:
-    """Senders do not know of a cut link: its frames were on the air, unless the sender was off."""
+    """Check that frames lost to a cut link were on the air, unless the sender was off; senders detect no cut."""
     first = {(row["sender"], row["message"]): row["start_s"] for row in reversed(rows_of(played.run.on_air))}
     for event in played.ended:
         if event["event"] == "link_down" and not is_off(played.run, played.network, event["sender"], event["time_s"]):
@@ -402,7 +403,7 @@ def what_a_cut_link_ends_was_sent(played: Played) -> None:
 
 
 def off_times(run: Run, network: Network, node: Hashable) -> list[tuple[float, float]]:
-    """Return from when to when (s) a node is off: down, absent, or with an empty battery."""
+    """Return the intervals (s) in which a node is off: down, absent, or with an empty battery."""
     spans = []
     for fault in network.faults:
         if isinstance(fault, Crash | Leave) and fault.agent == node:
@@ -414,16 +415,16 @@ def off_times(run: Run, network: Network, node: Hashable) -> list[tuple[float, f
 
 
 def is_off(run: Run, network: Network, node: Hashable, time: float) -> bool:
-    """Return whether a node is off at a time (s)."""
+    """Return whether a node is off at a given time (s)."""
     return any(start <= time < end for start, end in off_times(run, network, node))
 
 
 def joules(run: Run, network: Network, node: Hashable) -> float:
-    """Return a node's energy from the log of the air: power between changes, times their interval.
+    """Return a node's energy (J), computed from the log of the air as a sum of power times duration.
 
-    A node that is off uses no energy. Otherwise it sends, receives, listens or sleeps. It receives any neighbour's
-    frame if at the frame's start it was on, awake (or waiting for this acknowledgement) and not sending. Energy per bit
-    is spread evenly over a frame.
+    A node that is off uses no energy. Otherwise it sends, receives, listens or sleeps. It receives a neighbour's frame
+    if at the frame's start the node was on, not sending, and awake or waiting for this acknowledgement. Energy per bit
+    is spread evenly over the frame's duration.
     """
     radio = network.medium
     assert isinstance(radio, Radio)
@@ -431,7 +432,7 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
     energy, cycle = radio.energy_of(node), cycle_of(network, node)
     assert energy is not None
     names, off = list(run.agents), off_times(run, network, node)
-    # (time in s, change): a node is off, sends or hears, and the power of bits sent and heard.
+    # (time in s, change of the counts of off, sending and receiving states, change of the power for bits)
     changes = [(time, 0, sign, 0.0) for span in off for time, sign in zip(span, (1, -1), strict=True)]
     sends_until, log = -1.0, run.air.log or ()
     begins = [start for start, _, number, *_ in log if names[number] == node]
@@ -470,7 +471,7 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
 
 
 def is_heard(network: Network, sender: Hashable, node: Hashable) -> bool:
-    """Return whether a node spends energy on a sender's frames: a neighbour that is not too weak."""
+    """Return whether a node spends energy on a sender's frames: it is a neighbour, and the signal is not too weak."""
     radio = network.medium
     assert isinstance(radio, Radio)
     if not network.graph.has_edge(sender, node) or network.links.get((sender, node), network.link).loss.mean == 1:
@@ -479,7 +480,7 @@ def is_heard(network: Network, sender: Hashable, node: Hashable) -> bool:
 
 
 def cycle_of(network: Network, node: Hashable) -> DutyCycle | None:
-    """Return a node's duty cycle in true time, from its own clock."""
+    """Return a node's duty cycle, converted from its own clock to true time."""
     assert isinstance(network.medium, Radio)
     cycle = network.medium.cycle_of(node)
     for fault in network.faults:
@@ -494,7 +495,7 @@ def cycle_of(network: Network, node: Hashable) -> DutyCycle | None:
 
 
 def is_awake(cycle: DutyCycle, node: Hashable, time: float) -> bool:
-    """Return whether a node's radio is on at a time (s), by its duty cycle."""
+    """Return whether a node's radio is on at a time (s) according to its duty cycle."""
     phase = (time - cycle.offsets.get(node, 0.0)) % cycle.period
     rounding = 1e-9 * cycle.period
     begins = phase - cycle.period if phase > cycle.period - rounding else phase
@@ -502,17 +503,17 @@ def is_awake(cycle: DutyCycle, node: Hashable, time: float) -> bool:
 
 
 def windows_of(cycle: DutyCycle) -> Sequence[tuple[float, float]]:
-    """Return when (s) in a period radios wake, and for how long (s)."""
+    """Return the wake-up times within a period, and how long the radio stays on (both in s)."""
     return [(0.0, cycle.awake)] if cycle.awake is not None else cycle.windows or ()
 
 
 def ack_kind(run: Run) -> int:
-    """Return the number of the acknowledgements' kind, or −1."""
+    """Return the number that stands for the kind of acknowledgements, or −1."""
     return run.ledger.tally.kinds.get("(acknowledgement)", -1)
 
 
 def energy_is_power_times_time(run: Run, network: Network) -> None:
-    """Each node's energy is the sum of power times time; a battery gives at most its charge, and all of it at death."""
+    """Check that each node's energy is the sum of power times time, and that a battery gives no more than it holds."""
     if run.air is None or not any(run.air.spent):
         return
     for row in rows_of(run.energy):
@@ -528,5 +529,5 @@ def energy_is_power_times_time(run: Run, network: Network) -> None:
 
 
 def check_one(rng: Rng) -> None:
-    """Check a network on a radio drawn with ``rng``."""
+    """Check a random network with a radio."""
     check_drawn(rng, check_seed)

@@ -1,4 +1,4 @@
-"""Random networks whose links are reliable: those of `networks` and `radios`, with faults or without."""
+"""Random networks from `networks` and `radios` with reliable links, with or without faults."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from tests.fuzzers.radios import RadioCase, check_air
 
 
 def a_reliability(rng: Rng, case: Case) -> Reliability:
-    """Return reliability settings; repairs on request where acknowledgements cannot return in time."""
+    """Return reliability settings: retransmission on request if acknowledgements cannot return in time."""
     network = case.network
     way = ("ack", "ack", "nack", "keyframe")[rng.integers(4)]
     if topology.one_way_link(network.graph) is not None:
@@ -34,9 +34,9 @@ def a_reliability(rng: Rng, case: Case) -> Reliability:
 
 
 def reliable(case: Case, seed: int, with_faults: bool) -> Case:
-    """Return a case whose links are reliable in a way drawn from a seed, maybe with faults."""
+    """Return a case with reliable links, of a kind drawn from a seed, and possibly with faults."""
     rng = np.random.default_rng([seed, 1])
-    # Control frames are sent without a call of an agent.
+    # Control frames are sent without an agent's call, so calls would not tell their channel.
     case.habits = {node: dataclasses.replace(habits, retunes=False) for node, habits in case.habits.items()}
     network, way = case.network, a_reliability(rng, case)
     network.link = dataclasses.replace(network.link, reliability=way)
@@ -47,7 +47,7 @@ def reliable(case: Case, seed: int, with_faults: bool) -> Case:
 
 
 def check_reliable(seed: int, with_faults: bool = False, on_radio: bool = False) -> Played:
-    """Check that the laws hold, that probes change nothing, and that no agent hears a frame twice."""
+    """Check that the laws hold, that probes do not change the run, and that no agent receives a frame twice."""
     kind = RadioCase if on_radio else Case
     played = reliable(kind(seed), seed, with_faults).play(trace=True)
     check_books(played)
@@ -59,6 +59,6 @@ def check_reliable(seed: int, with_faults: bool = False, on_radio: bool = False)
 
 
 def only_requests_have_numbers(played: Played) -> None:
-    """No agent reads control frames, or takes an ordinary frame for a request."""
+    """Check that agents read no control frames, and that ordinary frames are not taken for requests."""
     kinds = {got.kind for agent in played.agents.values() for got in agent.notes.got}
     assert played.damages or not kinds & {"ack", "nack", "resent"}, kinds

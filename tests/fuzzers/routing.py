@@ -1,4 +1,4 @@
-"""Random networks whose messages cross several links, and the conservation of messages."""
+"""Random networks whose messages are forwarded over several links, and the conservation of messages."""
 
 import asyncio
 from collections import Counter
@@ -17,7 +17,7 @@ ALL = "everyone"
 
 
 class Node(Agent):
-    """Sends at planned times, and records frames until a given time."""
+    """An agent that sends at planned times, and records received frames until a given time."""
 
     def __init__(self, plan: Plan = [], until: float = 100.0, pause: float = 0.0) -> None:  # noqa: B006  never changed
         self.plan, self.until, self.pause = plan, until, pause
@@ -48,7 +48,7 @@ def nodes(graph: "nx.Graph[Any]", plans: dict[Any, Plan], until: float = 100.0, 
 
 
 def a_case(seed: int) -> tuple[Network, dict[Any, Node]]:
-    """Random links, messages to any node and to all, and faults on the way."""
+    """Return a network with random links and faults, and agents that send to single nodes and to all."""
     rng = np.random.default_rng(seed)
     graph = topology.erdos_renyi(int(rng.integers(4, 12)), p=0.35, seed=seed)
     link = {"latency": a_latency(rng, 1.0), "loss": a_loss(rng), **at_the_sender(rng, 1.0), **on_the_way(rng, 1.0)}
@@ -81,10 +81,9 @@ def a_case(seed: int) -> tuple[Network, dict[Any, Node]]:
 
 
 def conserved(run: Run, agents: dict[Any, Node]) -> Counter[str]:
-    """Messages sent + copies = messages handed over + link messages dropped, by cause + in flight.
+    """Check: messages sent + copies = messages delivered + messages dropped on links, by cause + messages in flight.
 
-    A link message that is delivered to a forwarder is offered to one more link, so it appears on both sides of a link's
-    law.
+    A message delivered to a forwarder is then offered to another link, so that it cancels in the sum over the links.
     """
     ends: Counter[str] = Counter()
     for row in run.ledger.table().to_dict("records"):
@@ -105,7 +104,7 @@ def check_seeds(seeds: range) -> list[str]:
     for seed in seeds:
         network, agents = a_case(seed)
         run = network.run(agents)
-        # A crashed node restarts its plan, and loses unread frames.
+        # A crashed node restarts its plan and loses unread frames, so this count does not hold with crashes.
         if not any(isinstance(fault, Crash) for fault in network.faults):
             met.update(conserved(run, agents))
         hashes.append(run.trace_hash)

@@ -1,6 +1,6 @@
-"""Random payloads and hostile bytes for the wire, against the promises of docs/links.md.
+"""Random payloads and hostile bytes for the wire format, checked against the promises of docs/links.md.
 
-Every function draws from a `random.Random`, so a seed repeats a finding: ``check_one(random.Random(seed))``.
+Every function draws from a `random.Random`. To repeat a seed, call ``check_one(random.Random(seed))``.
 """
 
 import random
@@ -44,20 +44,20 @@ Rng = random.Random
 NAMES = ("a", "b", "c")
 
 MOST_DIMENSIONS = 32
-"""Of arrays that are looked into: a field of an array of 64 dimensions may have more than numpy can hold."""
+"""Arrays with more dimensions are not compared by field, which may add dimensions beyond numpy's limit of 64."""
 
 DTYPES = ("<f8", "<f4", ">f8", "<f2", "<i8", "|u1", "|b1", "<c16", "|S3", "<U2", "<M8[7D]", "<m8[ns]", "|V5", "<f16")
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two payloads agree in type and in every bit."""
+    """Return whether two payloads agree in type and in every bit."""
     if type(a) is not type(b):
         return False
     if isinstance(a, np.longdouble | np.clongdouble):
-        # Unused bytes contain whatever was in memory.
+        # Compared as text, because unused bytes have arbitrary content.
         return repr(a) == repr(b)
     if isinstance(a, np.ndarray | np.void) and a.dtype.names is not None:
-        # Padding between fields is not compared.
+        # Compared field by field from here on, because padding between fields has arbitrary content.
         if a.dtype != b.dtype or a.shape != b.shape or not a.nbytes or a.ndim > MOST_DIMENSIONS:
             return bool(a.dtype == b.dtype and a.shape == b.shape)
         return all(same(np.asarray(a)[name], np.asarray(b)[name]) for name in a.dtype.names)
@@ -78,32 +78,32 @@ def same(a: Any, b: Any) -> bool:
 
 
 def any_float(rng: Rng) -> float:
-    """Any bit pattern of a double, or a number that is likely to matter."""
+    """Return a double with a random bit pattern, or a value that is likely to be an edge case."""
     if rng.random() < 0.5:
         return float(struct.unpack("<d", rng.randbytes(8))[0])
     return rng.choice((0.0, -0.0, 1.0, 5e-324, 1.7e308, float("inf"), float("-inf"), float("nan"), 2.0**53))
 
 
 def any_int(rng: Rng) -> int:
-    """An integer of up to 64 bits, near the ends of msgpack's sizes as often as not."""
+    """Return an integer of up to 64 bits, in half of the cases near a size limit of msgpack's formats."""
     near = rng.choice((0, 32, 127, 128, 255, 2**15, 2**16, 2**31, 2**32, 2**63)) + rng.randint(-2, 2)
     number = rng.choice((near, -near, rng.getrandbits(rng.randint(1, 64))))
     return min(max(number, -(2**63)), 2**64 - 1)
 
 
 def any_text(rng: Rng) -> str:
-    """A text of up to 40 characters from all over Unicode."""
+    """Return a text of up to 40 random Unicode characters."""
     return "".join(chr(rng.choice((rng.randint(0, 0x7F), rng.randint(0, 0xD7FF), rng.randint(0xE000, 0x10FFFF))))
                    for _ in range(rng.choice((0, 1, 3, 31, 32, 40))))  # fmt: skip
 
 
 def any_bytes(rng: Rng) -> bytes:
-    """Up to 300 bytes."""
+    """Return up to 300 random bytes."""
     return rng.randbytes(rng.choice((0, 1, 5, 255, 256, 300)))
 
 
 def any_dtype(rng: Rng) -> np.dtype[Any]:
-    """A dtype of plain data: simple, or a structure of two fields, one of them an array."""
+    """Return a dtype of plain data: a simple one, or a structure of two fields, one of which is an array."""
     if rng.random() < 0.85:
         return np.dtype(rng.choice(DTYPES))
     inner = (
@@ -114,7 +114,7 @@ def any_dtype(rng: Rng) -> np.dtype[Any]:
 
 
 def any_array(rng: Rng) -> np.ndarray[Any, Any]:
-    """An array of any bits, of up to three dimensions, lengths of 0 included, sometimes not contiguous."""
+    """Return an array of random bits with up to three dimensions, sometimes empty or not contiguous."""
     dtype, shape = any_dtype(rng), tuple(rng.choice((0, 1, 2, 3, 5)) for _ in range(rng.randint(0, 3)))
     count = int(np.prod(shape, dtype=int))
     array = np.ndarray(shape, dtype, rng.randbytes(count * dtype.itemsize))
@@ -122,20 +122,20 @@ def any_array(rng: Rng) -> np.ndarray[Any, Any]:
 
 
 def any_scalar(rng: Rng) -> Any:
-    """A numpy scalar; not a text, which numpy cuts at trailing zeros, and no long double, which has unused bits."""
+    """Return a numpy scalar, but no text (numpy cuts trailing zeros) and no long double (it has unused bits)."""
     if rng.random() < 0.1:
         return np.frombuffer(rng.randbytes(5), rng.choice(("V5", [("a", "<i2"), ("b", "S3")])))[0]
     return any_number(rng)
 
 
 def any_number(rng: Rng) -> Any:
-    """A numpy scalar that may be a key of a dict."""
+    """Return a numpy scalar that can be a key of a dict."""
     dtype = rng.choice([name for name in DTYPES if name[1:] not in ("S3", "U2", "V5", "f16")])
     number = np.frombuffer(rng.randbytes(np.dtype(dtype).itemsize), dtype)[0]
     try:
         hash(number)
     except OverflowError:
-        # Since numpy 2.5 a date outside the years of datetime has no hash.
+        # Since numpy 2.5 a date outside the range of `datetime` has no hash.
         return number.astype("<i8")
     return number
 
@@ -143,7 +143,7 @@ def any_number(rng: Rng) -> Any:
 @register(127)
 @dataclass(frozen=True)
 class Moody(Coded):
-    """A user's type without checks: the errors of its `unpack` depend on the bytes."""
+    """A user's type without checks: errors in its `unpack` depend on the bytes."""
 
     shape: tuple[int, ...]
     data: bytes
@@ -180,11 +180,11 @@ class Moody(Coded):
 
 
 CODED = {kind: number for kind, number in registry.NUMBERS.items() if number < registry.FIRST or kind is Moody}
-"""The coded types that are drawn, and their numbers."""
+"""The coded types that are drawn, with their numbers."""
 
 
 def any_vector(rng: Rng) -> Any:
-    """A vector or matrix of numbers in the range of float32, or an empty one."""
+    """Return a vector or matrix of numbers in float32's range, or an empty one."""
     lengths = (0, 1, 2, 7, 20, 140)
     shape = (rng.choice(lengths), rng.choice(lengths)) if rng.random() < 0.4 else (rng.choice(lengths),)
     draws = np.random.default_rng(rng.getrandbits(32))
@@ -192,7 +192,7 @@ def any_vector(rng: Rng) -> Any:
 
 
 def any_coder(rng: Rng, by_row: bool) -> Coder:
-    """A coder of numbers that float32 reaches; of matrices only, if ``by_row``."""
+    """Return a random coder for numbers in float32's range; if ``by_row``, possibly one for matrices only."""
     bits = rng.randint(1, 16)
     if by_row:
         return rng.choice((QSGD, Uniform))(bits, by_row=True)
@@ -200,7 +200,7 @@ def any_coder(rng: Rng, by_row: bool) -> Coder:
 
 
 def any_coded(rng: Rng) -> Coded:
-    """A coded vector or matrix of any type that has a number."""
+    """Return a coded vector or matrix of a random registered type."""
     vector, draws = any_vector(rng), np.random.default_rng(rng.getrandbits(32))
     way = rng.random()
     if way < 0.1:
@@ -225,12 +225,12 @@ def any_coded(rng: Rng) -> Coded:
     elif vector.size > 1 and not by_row and rng.random() < 0.1:
         coder, vector = InParts(coder, {"a": (1,), "b": (1, vector.size - 1)}), vector.ravel()
     coded = coder.encode(vector, draws)
-    # A low-rank form is used only where it has fewer elements.
+    # The low-rank coder returns a plain array where its coded form would have no fewer elements.
     return coded if isinstance(coded, Coded) else Floats.of(coded)
 
 
 def any_key(rng: Rng) -> Any:
-    """A valid key of a dict."""
+    """Return a random valid key of a dict."""
     make = rng.choice((any_int, any_text, any_bytes, any_float, any_number, lambda rng: None, lambda rng: True))
     return make(rng) if rng.random() < 0.8 else (make(rng), (any_key(rng),))
 
@@ -251,7 +251,7 @@ LEAVES: tuple[Callable[[Rng], Any], ...] = (
 
 
 def payload(rng: Rng, room: int = MOST_NESTED) -> Any:
-    """Any payload that the documentation allows, with lists, tuples and dicts at most ``room`` deep."""
+    """Return a random payload that the documentation allows, with containers nested at most ``room`` deep."""
     if room <= 0 or rng.random() < 0.6:
         return rng.choice(LEAVES)(rng)
     if rng.random() < 0.02:
@@ -259,7 +259,7 @@ def payload(rng: Rng, room: int = MOST_NESTED) -> Any:
         for _ in range(rng.randint(1, room)):
             value = rng.choice(([value], (value,), {1: value}))
         return value
-    # Keys may be tuples in tuples.
+    # Keys may be nested tuples.
     inner = min(room - 1, 4)
     items = [payload(rng, inner) for _ in range(rng.choice((0, 1, 2, 3, 17)))]
     kind = rng.choice("ltd" if room > 3 else "lt")
@@ -270,7 +270,7 @@ def payload(rng: Rng, room: int = MOST_NESTED) -> Any:
 
 
 def claim(rng: Rng, code8: int | None, code16: int, code32: int, length: int) -> bytes:
-    """A msgpack header of any size that claims a length, often a wrong one."""
+    """Return a msgpack header of a random size that claims a length, often a wrong one."""
     if rng.random() < 0.3:
         length = rng.choice((0, 1, 2, 255, 256, 65535, 10**6, 10**8, 2**31, 2**32 - 1))
     if code8 is not None and length < 256 and rng.random() < 0.6:
@@ -281,7 +281,7 @@ def claim(rng: Rng, code8: int | None, code16: int, code32: int, length: int) ->
 
 
 def token(rng: Rng, room: int = 3) -> bytes:
-    """A piece of msgpack, well-formed or with a wrong length."""
+    """Return a piece of msgpack, well-formed or with a wrong length."""
     kind = rng.randint(0, 9)
     if kind == 0:
         return rng.randbytes(rng.randint(0, 12))
@@ -301,7 +301,7 @@ def token(rng: Rng, room: int = 3) -> bytes:
 
 
 def extension(rng: Rng, room: int = 0) -> bytes:
-    """An extension type with an almost correct body."""
+    """Return a msgpack extension type whose body is almost correct."""
     code, body = rng.choice(
         ((1, trailed), (2, trailed), (3, token), (4, any_bytes), (12, named), (None, any_bytes), (0, any_bytes))
     )
@@ -315,7 +315,7 @@ def extension(rng: Rng, room: int = 0) -> bytes:
 
 
 def named(rng: Rng) -> bytes:
-    """A named payload and its content, or a malformed variant."""
+    """Return a payload with a registered name and its content, or a malformed variant."""
     name = rng.choice((b"\xa8bfloat16", b"\xa8bfloat16", b"\xa1a", token(rng, 0)))
     bits = encode(np.arange(rng.randint(0, 3), dtype=np.uint16))
     return name + rng.choice((any_bytes(rng), token(rng), extension(rng), bits, mutated(rng, bits)))
@@ -329,7 +329,7 @@ ODD_DTYPES = (
 
 
 def described(rng: Rng, room: int = 3) -> Any:
-    """What may stand for a dtype: a name, a list of fields, or neither."""
+    """Return a value in the place of a dtype's description: a name, a list of fields, or something invalid."""
     if not room or rng.random() < 0.6:
         return rng.choice((*DTYPES, *ODD_DTYPES, None, 5, b"f8", [], {}, [[]], [["a"]]))
     fields = []
@@ -341,7 +341,7 @@ def described(rng: Rng, room: int = 3) -> Any:
 
 
 def trailed(rng: Rng) -> bytes:
-    """Raw bytes with an array description that may not match them."""
+    """Return raw bytes followed by an array description that may not match them."""
     shape = [rng.choice((0, 1, 2, 3, -1, 2**31, 2**62, 2**63, True, 1.0, None)) for _ in range(rng.randint(0, 3))]
     if rng.random() < 0.3:
         shape = [1] * rng.choice((30, 63, 64, 65, 120))
@@ -353,7 +353,7 @@ def trailed(rng: Rng) -> bytes:
 
 
 def near_coded(rng: Rng) -> bytes:
-    """The bytes of a coded array, of an almost valid one, or with its first bytes only."""
+    """Return the bytes of a coded array: valid, almost valid, or truncated."""
     way = rng.random()
     if way < 0.4:
         return mutated(rng, any_coded(rng).pack())
@@ -373,7 +373,7 @@ def near_coded(rng: Rng) -> bytes:
 
 
 def quantized(rng: Rng) -> bytes:
-    """A quantized vector or matrix with parts that may be inconsistent."""
+    """Return the bytes of a quantized vector or matrix whose parts may be inconsistent."""
     length = (0, 0, 1, 2, 3, 5, 2**20, 2**40, 2**47, 2**62)
     shape = rng.choice((rng.choice(length), [rng.choice(length), rng.choice(length)], [rng.choice(length)], [1, 2, 3],
                         -1, [0, -1], 2.0, [True, 1], None, [], "a", b"\xdd\x05\xf5\xe1\x00"))  # fmt: skip
@@ -387,7 +387,7 @@ def quantized(rng: Rng) -> bytes:
 
 
 def mutated(rng: Rng, data: bytes) -> bytes:
-    """The bytes with one to four bits flipped, or cut, repeated or joined somewhere."""
+    """Return the bytes with one to four random changes: a flipped bit, a cut, a repetition, or joined parts."""
     damaged = bytearray(data)
     way = rng.random()
     if way < 0.7 and damaged:
@@ -403,7 +403,7 @@ def mutated(rng: Rng, data: bytes) -> bytes:
 
 
 def nested(rng: Rng) -> bytes:
-    """Lists, dicts and tuples within each other, around the allowed depth or far beyond it."""
+    """Return lists, dicts and tuples nested about as deep as allowed, or far deeper."""
     depth = rng.choice((MOST_NESTED - 1, MOST_NESTED, MOST_NESTED + 1, MOST_NESTED + 2, 100, 1100, 3000))
     mix = rng.choice(("l", "d", "t", "ldt")) if depth < 1100 else rng.choice("ld")
     body = b"\xc0"
@@ -415,7 +415,7 @@ def nested(rng: Rng) -> bytes:
 
 
 def crowded(rng: Rng) -> bytes:
-    """A dict whose keys all have the same hash, or are all equal."""
+    """Return a dict whose keys all have the same hash, or are all equal."""
     count = rng.choice((2, 250, 255, 256, 257, 400))
     keys = [complex(10**15 - 1000003 * i, i) for i in range(count)] if rng.random() < 0.7 else [1j] * count
     pairs = b"".join(b"\xd8\x04" + struct.pack("<dd", key.real, key.imag) + b"\x00" for key in keys)
@@ -423,19 +423,19 @@ def crowded(rng: Rng) -> bytes:
 
 
 def frame(rng: Rng) -> bytes:
-    """A frame as an agent sends it."""
+    """Return an encoded frame as an agent would send it."""
     request = (rng.randint(1, 2**40), rng.random() < 0.5) if rng.random() < 0.2 else ()
     return FrameEncoder().encode(any_text(rng), rng.randrange(3), rng.randint(0, 2**33), payload(rng, 3), *request)
 
 
 @lru_cache(4096)
 def kept_frame(number: int) -> bytes:
-    """One of many frames made in advance, because making one takes longer than using it."""
+    """Return one of many frames made in advance, because making a frame takes longer than using it."""
     return frame(random.Random(number))
 
 
 def hostile(rng: Rng) -> bytes:
-    """Hostile bytes: noise, msgpack with wrong lengths, or a valid frame with some bits flipped."""
+    """Return hostile bytes: noise, msgpack with wrong lengths, or a valid frame with flipped bits."""
     way = rng.random()
     if way < 0.1:
         return rng.randbytes(rng.randint(0, 60))
@@ -447,7 +447,7 @@ def hostile(rng: Rng) -> bytes:
         return crowded(rng)
     content = extension(rng, 3) if way < 0.8 else token(rng)
     if rng.random() < 0.3:
-        # As a frame's payload.
+        # Place the content as the payload of a frame.
         content = b"\x94\xa1m\x01\x07" + content
     return content
 
@@ -458,7 +458,7 @@ def hostile(rng: Rng) -> bytes:
 def use(value: Any) -> None:
     """Read every part of a received payload, as agents would."""
     if isinstance(value, Sparse) and np.prod(value.shape) > 2**20:
-        # Few bytes may be a long vector of zeros, of up to 2**24.
+        # A few bytes may decode to a long vector of zeros, with up to 2**24 elements.
         assert value.indices.max(initial=0) < np.prod(value.shape) <= 2**24
     elif isinstance(value, Coded):
         values = value.values
@@ -481,16 +481,17 @@ def use(value: Any) -> None:
 
 
 def _is_unprintable(dtype: np.dtype[Any]) -> bool:
-    """Return whether numpy cannot print its content.
+    """Return whether numpy cannot print arrays of this dtype.
 
-    Elements of no size may be very many, dates may be beyond all years, characters may be beyond Unicode.
+    Reasons are elements of size 0, of which there may be very many, dates outside numpy's range of years, and
+    characters outside Unicode.
     """
     parts = [part[0] for part in (dtype.fields or {}).values()] + ([dtype.subdtype[0]] if dtype.subdtype else [])
     return not dtype.itemsize or dtype.kind in "MU" or any(map(_is_unprintable, parts))
 
 
 def check_hostile(data: bytes) -> bool:
-    """Decode hostile bytes: a WireError, or a payload that can be read and sent again.
+    """Decode hostile bytes: they must raise a WireError, or give a payload that can be read and sent again.
 
     Return whether it was decoded.
     """
@@ -504,7 +505,7 @@ def check_hostile(data: bytes) -> bool:
     try:
         again = decode(encode(value))
     except WireError as error:
-        # numpy reads more names of structures than it writes, such as "f8,f8" for one that is longer in full.
+        # numpy reads some descriptions of structures that it does not write, such as "f8,f8" in place of a longer form.
         if not str(error).startswith("cannot encode an array of dtype"):
             raise
     else:
@@ -518,7 +519,7 @@ def check_hostile(data: bytes) -> bool:
 
 
 def check_payload(value: Any) -> None:
-    """Check that a payload arrives unchanged, bare and in a frame."""
+    """Check that a payload arrives unchanged, both bare and in a frame."""
     data = encode(value)
     assert same(decode(data), value)
     sent = FrameEncoder().encode("m", 1, 7, value)
@@ -530,7 +531,7 @@ def check_payload(value: Any) -> None:
 
 
 def check_one(rng: Rng) -> None:
-    """Check one random input: hostile bytes mostly, else a payload."""
+    """Check one random input: mostly hostile bytes, otherwise a payload."""
     if rng.random() < 0.8:
         check_hostile(hostile(rng))
     else:

@@ -1,6 +1,6 @@
-"""Random networks over several workers give the same results as in one process.
+"""Random networks give the same results over several workers as in one process.
 
-So do agents that run random asyncio programs, each of which depends on its agent alone.
+The same is checked for agents that run random asyncio programs, each of which depends only on its agent.
 """
 
 import asyncio
@@ -23,14 +23,15 @@ from tests.fuzzers.reliable import a_reliability
 
 
 def with_latency(rng: Rng, link: Link, period: float) -> Link:
-    """Return a link whose frames arrive later than they are sent, and never at the instant of another event."""
+    """Return a link whose frames arrive later than they are sent, and never at the same instant as another event."""
     low = float(period * rng.choice([0.01, 0.2, 0.7, 1.9]) * (1 + rng.random() / 10))
     high = low + float(period * rng.choice([0.1, 0.5, 2.0]))
     return replace(link, latency=latency.uniform(low, high))
 
 
 def for_workers(fault: Fault, longer: Latency | None = None) -> Fault:
-    """Return a fault without the settings that workers refuse: other changes of rate or latency."""
+    """Return a fault without changes that workers refuse (rate, queue, shorter latency); it changes the loss
+    instead."""
     if not isinstance(fault, LinkChange):
         return fault
     kept = {"latency": longer if fault.latency is not None else None, "rate": None, "queue": None}
@@ -38,12 +39,12 @@ def for_workers(fault: Fault, longer: Latency | None = None) -> Fault:
 
 
 def of_events(seed: int, with_faults: bool = False, reliable: bool = False) -> Case:
-    """Return a case of arbitrary agents over links with latency."""
+    """Return a case with arbitrary agents over links with latency."""
     case, rng = Case(seed), np.random.default_rng([seed, 7])
     network, period = case.network, case.network.round_period
     network.link = with_latency(rng, network.link, period)
     network.links = {ends: with_latency(rng, link, period) for ends, link in network.links.items()}
-    # A latency longer than all others; acknowledgements would come too late for their round.
+    # A latency longer than all others; it cannot be used with acknowledgements, which would arrive after their round.
     longer = None if reliable else latency.uniform(2.1 * period, 3.0 * period)
     network.faults = Faults(for_workers(fault, longer) for fault in network.faults)
     if reliable:
@@ -54,7 +55,7 @@ def of_events(seed: int, with_faults: bool = False, reliable: bool = False) -> C
 
 
 def of_rounds(seed: int, with_faults: bool = False) -> Case:
-    """Return a case whose agents read when a round closes, over any links."""
+    """Return a case over any links, whose agents read frames only when a round closes."""
     case, rng = Case(seed), np.random.default_rng([seed, 8])
     case.network.faults = Faults(for_workers(fault) for fault in case.network.faults)
     case.network.inbox_limit = None
@@ -66,14 +67,14 @@ def of_rounds(seed: int, with_faults: bool = False) -> Case:
 
 
 def check_workers(make: Any, seed: int, **more: bool) -> Played:
-    """Check that a case gives the same in one process and over several; return it as played over several."""
+    """Check that a case gives the same results in one process and over several workers; return the latter run."""
     rng = np.random.default_rng([seed, 9])
     cases = [make(seed, **more) for _ in range(2)]
     sample = float(rng.choice([0.3, 1.0, 2.5])) * cases[0].network.round_period if rng.random() < 0.3 else None
     count = min(int(rng.integers(2, 5)), len(cases[0].network.graph))
     for network in [case.network for case in cases]:
         if network.capacity is not None:
-            # Workers refuse downlinks that frames of several workers share.
+            # Workers refuse downlink capacities, because frames of several workers would share them.
             network.capacity = replace(network.capacity, downlink={})
     if rng.random() < 0.5:
         for case in cases:
@@ -111,20 +112,20 @@ def _text(column: Any) -> Any:
 
 
 class Speaking(Machine):
-    """A program's machine that sends its log to its agent's neighbours, and also logs the loop's tasks."""
+    """A machine that also sends its log to the agent's neighbours, and logs the tasks that the loop shows."""
 
     def __init__(self, agent: "Programmed") -> None:
         super().__init__()
         self.agent = agent
 
     def note(self, *what: object) -> None:
-        """Write into the log, with the names of the tasks that asyncio shows to the agent."""
+        """Append an entry to the log, with the names of the tasks that asyncio shows to the agent."""
         running = asyncio.current_task()
         names = sorted(task.get_name() for task in asyncio.all_tasks())
         super().note(*what, "in", None if running is None else running.get_name(), *names)
 
     async def run(self, node: Node) -> str:
-        """Run one statement; report its end."""
+        """Run one statement, and log that it ended."""
         label = await super().run(node)
         if self.agent.speaks and self.agent.neighbors:
             await self.agent.broadcast("ended", label)
@@ -133,16 +134,16 @@ class Speaking(Machine):
     # --- more leaves
 
     async def do_futures(self, label: str, delay: float, which: int) -> list[int]:
-        """Look at a set of futures."""
+        """Log the futures in a set, in the set's order."""
         numbers = {self.loop.create_future(): i for i in range(3 + 9 * which)}
         return [numbers[future] for future in set(numbers)]
 
     async def do_look(self, label: str, delay: float, which: int) -> list[str]:
-        """Look at all tasks, in the order of the set that asyncio returns."""
+        """Log all tasks, in the order of the set that asyncio returns."""
         return [task.get_name() for task in asyncio.all_tasks()]
 
     async def do_hear(self, label: str, delay: float, which: int) -> list[Any]:
-        """Wait for a frame."""
+        """Wait for a frame and return its content."""
         async with asyncio.timeout(delay):
             frame = await self.agent.inbox.get()
         return [frame.sender, frame.payload, round(frame.sent_at, 6)]
@@ -161,22 +162,22 @@ class Programmed(Agent):
 
 
 def hash_a_task(agents: Mapping[Any, Any]) -> int:
-    """As a probe, put new tasks and futures into sets."""
+    """Put new futures and all tasks into a set, as a probe might; this must not affect the agents' sets."""
     loop = asyncio.get_running_loop()
     return len({loop.create_future() for _ in range(5)} | asyncio.all_tasks()) and 0
 
 
 def check_alone(seed: int) -> bool:
-    """Check that programs run the same with workers, probes, a trace, a watch, and an additional agent.
+    """Check that programs run the same with workers, probes, a trace, watched attributes, and an additional agent.
 
-    Returns False if the programs drawn with the seed end the run with an error.
+    Return False if the programs of this seed end the run with an error, so that nothing can be compared.
     """
     rng = np.random.default_rng([seed, 10])
     count = int(rng.integers(3, 6))
     size, first = int(rng.integers(5, 30)), int(rng.integers(2**31))
     nodes = [program(first + i, size, ["futures", "look", "hear"]) for i in range(count + 1)]
     graph = topology.ring(count)
-    # The agent more listens, and may come first.
+    # The additional agent only listens; it may be the first of the graph.
     larger: nx.Graph[int] = nx.Graph()
     larger.add_nodes_from([count, *range(count)] if rng.random() < 0.5 else range(count + 1))
     larger.add_edges_from([*graph.edges, (int(rng.integers(count)), count)])
@@ -194,7 +195,7 @@ def check_alone(seed: int) -> bool:
         one, expected = logs(graph)
         _, beside = logs(larger)
     except AgentError as error:
-        # The program leaves a task whose error is never retrieved.
+        # Programs may leave a task whose error is never retrieved, which ends the run.
         if "in a task that is never awaited" in str(error):
             return False
         raise

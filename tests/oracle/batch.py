@@ -1,8 +1,8 @@
-"""The batch methods as recursions on stacked arrays: all agents at once, every message received.
+"""The batch methods as recursions on stacked arrays, for all agents together and without losses.
 
-Agent i has the squared loss, known through gram[i] = Φ_iᵀΦ_i/T_i and cross[i] = Φ_iᵀy_i/T_i, so its cost is R_i(θ) = θᵀ
+Agent i has T_i samples and squared loss. With gram[i] = Φ_iᵀΦ_i/T_i and cross[i] = Φ_iᵀy_i/T_i its cost is R_i(θ) = θᵀ
 gram[i] θ − 2 cross[i]ᵀθ + lam_local ‖θ‖² up to a constant. The equations are those of Xu, Wang, Chen and Tian, "COKE:
-communication-censored decentralized kernel learning", 2021. The agents are compared with this module, which therefore
+communication-censored decentralized kernel learning", 2021. Tests compare the agents with this module, which therefore
 shares no code with them.
 """
 
@@ -15,7 +15,7 @@ Vector = NDArray[np.float64]
 
 
 def stack(data: Sequence[tuple[Vector, Vector]]) -> tuple[Vector, Vector]:
-    """Return gram of shape (N, D, D) and cross of shape (N, D) for N pairs (features, targets)."""
+    """Return gram, shape (N, D, D), and cross, shape (N, D), for N pairs (features, targets)."""
     gram = np.stack([x.T @ x / len(y) for x, y in data])
     cross = np.stack([x.T @ y / len(y) for x, y in data])
     return gram, cross
@@ -37,8 +37,8 @@ def cta(
 ) -> tuple[Vector, NDArray[np.bool_]]:
     """Combine then adapt: ψ_i = Σ_n W[i, n] θ_n, then θ_i = ψ_i − η ∇R_i(ψ_i), from θ = 0 (COKE, §5).
 
-    With ``thresholds``, shape (rounds,), i broadcasts where ‖θ_i − θ̂_i‖ reaches the round's threshold; others combine
-    θ̂_i, initially 0.
+    With ``thresholds``, shape (rounds,), agent i broadcasts in rounds in which ‖θ_i − θ̂_i‖ reaches the threshold. θ̂_i
+    is its last broadcast model, initially 0, which its neighbours combine.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def cta(
         Who broadcast.
     """
     agents, size = cross.shape
-    # ψ − 2η (gram ψ − cross + lam_local ψ) = step ψ + push
+    # The gradient step ψ − 2η (gram ψ − cross + lam_local ψ) equals step ψ + push.
     step = (1.0 - 2.0 * eta * lam_local) * np.eye(size) - 2.0 * eta * gram
     push = 2.0 * eta * cross
     theta, heard = np.zeros((2, agents, size))
@@ -78,11 +78,11 @@ def coke(
     *,
     squared: bool = False,
 ) -> tuple[Vector, NDArray[np.bool_]]:
-    """COKE, eqs. 20 and 21, on the graph of adjacency matrix A; v = 0 is DKLA, eq. 18.
+    """COKE, eqs. 20 and 21, on the graph with adjacency matrix A; v = 0 is DKLA, eq. 18.
 
-    Round k = 1, 2, …: θ_i = argmin R_i(θ) + ρ d_i ‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]; with h = θ_i − θ̂_i, i
-    broadcasts where ‖h‖ ≥ v μᵏ, and then θ̂_i = θ_i, or θ̂_i + quantize(h) if ``quantize`` is given; γ_i ← γ_i + ρ Σ_n
-    (θ̂_i − θ̂_n). All start at 0. With ``squared`` the censor compares ‖h‖².
+    In round k = 1, 2, … first θ_i = argmin R_i(θ) + ρ d_i ‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)], where d_i is the
+    degree. Let h = θ_i − θ̂_i. If ‖h‖ ≥ v μᵏ, agent i broadcasts: θ̂_i = θ_i, or θ̂_i + quantize(h) if ``quantize`` is
+    given. Then γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n). All variables start at 0. With ``squared`` the censor compares ‖h‖².
 
     Returns
     -------
@@ -122,10 +122,10 @@ def coke(
 def uniform_quantizer(
     bits: int, scale: float | None = None, low: float | None = None, high: float | None = None
 ) -> Callable[[Vector], Vector]:
-    """Return h ↦ its decoded value: the midpoints of 2ᵇ equal cells of a range.
+    """Return a function that maps h to its decoded value: the midpoint of one of 2ᵇ equal cells of a range.
 
-    The range is [low, high) if given, else [−scale, scale) if ``scale`` is given, else [−r, r) for each message, with r
-    = max|h| rounded up to a float32. Elements outside saturate. With a range per message, zeros decode to zeros.
+    The range is [low, high) if given, else [−scale, scale) if ``scale`` is given. Otherwise it is [−r, r) for each
+    message, with r = max|h| rounded up to a float32; then h = 0 decodes to 0. Elements outside the range saturate.
     """
     levels = 2**bits
     if scale is not None:
@@ -162,7 +162,7 @@ def choco(
 ) -> Vector:
     """CHOCO-SGD with full gradients (Koloskova, Stich and Jaggi 2019, algorithm 2), from x = x̂ = 0.
 
-    x ← x − η_t ∇R(x); x̂ ← x̂ + Q(x − x̂), row by row; x ← x + γ (W − I) x̂.
+    Each round computes x ← x − η_t ∇R(x), then x̂ ← x̂ + Q(x − x̂), row by row, then x ← x + γ (W − I) x̂.
 
     Returns
     -------
@@ -182,7 +182,7 @@ def choco(
 def push_diging(gram: Vector, cross: Vector, A: Vector, lam_local: float, steps: Vector) -> Vector:
     """Push-DIGing on the directed graph A[i, j] = 1 where i sends to j (Nedić, Olshevsky and Shi 2017), from u = 0.
 
-    C = (I + Aᵀ) diag(1/(1 + out-degree)), whose columns sum to 1.
+    The mixing matrix is C = (I + Aᵀ) diag(1/(1 + out-degree)), whose columns sum to 1.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""Kernel expansions pruned by direct re-fits, and the greedy projected penalty method as one synchronous recursion.
+"""Kernel expansions pruned by direct re-fits, and the greedy projected penalty method as a synchronous recursion.
 
-No inverse is updated here: every candidate for removal is tried by solving the remaining least squares problem, and
-errors are computed in full. `netsim.agents.greedy.dictionary` and `netsim.agents.greedy.penalty` are compared with this
-module, which therefore shares no code with them.
+Unlike the agents, this module updates no inverse: to try the removal of a point it solves the remaining least squares
+problem, and it computes errors in full. Tests compare `netsim.agents.greedy.dictionary` and
+`netsim.agents.greedy.penalty` with this module, which therefore shares no code with them.
 
 Weights have shape (M, C) throughout, with C = 1 for scalar values.
 """
@@ -17,12 +17,12 @@ Slope = Callable[[Array, Array], Array]
 
 
 def gaussian(x: Array, z: Array, sigma: float) -> Array:
-    """Return exp(−‖x − z‖²/2σ²) between all rows."""
+    """Return exp(−‖x − z‖²/2σ²) for all pairs of rows of x and z."""
     return np.exp(-np.sum((x[:, None, :] - z[None, :, :]) ** 2, axis=2) / (2.0 * sigma**2))
 
 
 def fitted(points: Array, weights: Array, kept: Sequence[int], sigma: float) -> tuple[Array, float]:
-    """Return the weights over the ``kept`` points that come nearest to f, and ‖f − that‖."""
+    """Return the weights over the ``kept`` points that best approximate f, and the norm of the error."""
     K = gaussian(points, points, sigma)
     rows = list(kept)
     w = np.linalg.lstsq(K[np.ix_(rows, rows)], K[rows] @ weights, rcond=None)[0]
@@ -32,7 +32,7 @@ def fitted(points: Array, weights: Array, kept: Sequence[int], sigma: float) -> 
 
 
 def pruned(points: Array, weights: Array, epsilon: float, sigma: float) -> tuple[list[int], Array, float]:
-    """Return which points destructive matching pursuit keeps, their weights, and the error."""
+    """Return the indices of the points that destructive matching pursuit keeps, their weights, and the error."""
     kept, w, error = list(range(len(points))), weights, 0.0
     while kept:
         trials = [fitted(points, weights, [*kept[:n], *kept[n + 1 :]], sigma) for n in range(len(kept))]
@@ -56,7 +56,7 @@ def greedy_penalty(
     regularizer: float,
     parsimony: float,
 ) -> list[list[tuple[Array, Array]]]:
-    """Run all agents at once, with every value received.
+    """Run all agents synchronously, without losses.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def greedy_penalty(
     slope : callable
         ∂ℓ/∂f, shape (B, C), of scores (B, C) and targets.
     penalty : callable
-        c of the samples so far and the degree.
+        Returns the penalty c for the number of samples so far and the agent's degree.
 
     Returns
     -------

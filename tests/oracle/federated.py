@@ -1,4 +1,4 @@
-"""FedAvg, SCAFFOLD and AD-PSGD in plain numpy, for given clients and arrival times."""
+"""FedAvg, SCAFFOLD and AD-PSGD in plain numpy, for given participating clients and arrival times."""
 
 import heapq
 from collections.abc import Callable, Sequence
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 Gradient = Callable[[Vector, int], Vector]
-"""From a model and an agent to the gradient of its cost."""
+"""Returns the gradient of an agent's cost at a model."""
 
 
 def fedavg(gradient: Gradient, drawn: Sequence[Sequence[int]], size: int, eta: float, tau: int) -> Vector:
-    """Return the server's models, shape (rounds, D); ``drawn`` lists clients that were drawn and answered."""
+    """Return the server's models, shape (rounds, D); ``drawn`` lists the clients that were drawn and answered."""
     x, found = np.zeros(size), []
     for clients in drawn:
         ends = []
@@ -40,8 +40,9 @@ def scaffold(
 ) -> tuple[Vector, Vector]:
     """Return the server's models and Σ c_i − N c, shape (rounds, D) each (Karimireddy et al. 2020, alg. 1, option II).
 
-    Clients in ``heard`` took their steps; the server received the answers of those in ``answered``. With ``states`` it
-    receives c_i, and c is the mean of all received; otherwise it receives the change.
+    In each round the clients in ``heard`` perform local steps, and the server receives the answers of those in
+    ``answered``. With ``states`` an answer contains c_i, and c is the mean of the latest received; otherwise it
+    contains the change of c_i.
     """
     x, c = np.zeros(size), np.zeros(size)
     own, table = np.zeros((agents, size)), np.zeros((agents, size))
@@ -76,10 +77,10 @@ def ad_psgd(
     times: tuple[float, float],
     until: int,
 ) -> Vector:
-    """Return all models at the end of each second, shape (until, N, D): Lian et al. 2018, alg. 1, exchanges at once.
+    """Return all models at the end of each second, shape (until, N, D): Lian et al. 2018, alg. 1, instant exchanges.
 
-    ``times``: the mean time of a gradient, and the standard deviation of its logarithm. Each agent's stream alternately
-    gives a time and the index of a neighbour.
+    ``times`` has the mean duration of a gradient step, and the standard deviation of its logarithm. Each agent's random
+    stream alternately gives a duration and the index of a neighbour.
     """
     mean, spread = times
     x = np.zeros((len(neighbors), size))

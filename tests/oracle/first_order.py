@@ -1,15 +1,16 @@
-"""First-order methods as recursions on stacked arrays, from their papers; row i of an array is agent i's.
+"""First-order methods as recursions on stacked arrays, from their papers; row i of an array belongs to agent i.
 
-``gradient(X)`` returns each agent's gradient at its own row; W is symmetric and doubly stochastic; ``Q`` decodes one
-agent's coded vector. Each function returns the models after each round, of shape (rounds, N, …), from X = 0.
+``gradient(X)`` returns in row i the gradient of agent i at row i of X. W is symmetric and doubly stochastic. ``Q``
+returns one agent's vector as decoded after coding. Each function starts from X = 0 and returns the models after each
+round, of shape (rounds, N, …).
 
-Lian et al. 2017, algorithm 1; Shi, Ling, Wu and Yin 2015, EXTRA and PG-EXTRA, algorithm 1 each, with
+Sources: Lian et al. 2017, algorithm 1; Shi, Ling, Wu and Yin 2015, EXTRA and PG-EXTRA, algorithm 1 each, with
 W̃ = (I + W)/2; Nedić, Olshevsky and Shi 2017, algorithm 1; Liu et al. 2021, algorithm 1; Zhao et al. 2022, algorithm 1;
 Richtárik, Sokolov and Fatkhullin 2021, EF21 of several nodes; Gruntkowska, Tyurin and Richtárik 2023, EF21-P; Chen,
 Giannakis, Sun and Yin 2018, LAG-WK.
 
-Functions with the parameter ``arrived`` are given the frames that arrived, as in `tests.oracle.lossy`: ``arrived[t, i,
-n]`` is whether n's frame of round t + 1 reached i in that round. They are written neighbour by neighbour.
+As in `tests.oracle.lossy`, ``arrived[t, i, n]`` is whether n's frame of round t + 1 reached i in that round. Functions
+with this parameter loop over the neighbours.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,7 +59,7 @@ def extra(gradient: Gradient, W: Vector, shape: tuple[int, ...], eta: float, rou
 
 
 def pg_extra(gradient: Gradient, prox: Quantizer, W: Vector, shape: tuple[int, ...], eta: float, rounds: int) -> Vector:
-    """``prox`` is argmin r(θ) + ‖θ − z‖²/(2η)."""
+    """PG-EXTRA, where ``prox(z)`` is the argmin over θ of r(θ) + ‖θ − z‖²/(2η)."""
     tilde = (np.eye(len(W)) + W) / 2.0
     before = np.zeros(shape)
     half = mix(W, before) - eta * gradient(before)
@@ -90,7 +91,7 @@ def lead(
     rounds: int,
     Q: Quantizer = lambda change: change,
 ) -> Vector:
-    """``steps`` are η, γ and α; the last row is X after ``rounds`` exchanges."""
+    """LEAD, with ``steps`` η, γ and α; the last row is X after ``rounds`` exchanges."""
     eta, gamma, alpha = steps
     x = np.zeros(shape)
     x = x - eta * gradient(x)
@@ -116,7 +117,7 @@ def beer(
     rounds: int,
     Q: Quantizer = lambda change: change,
 ) -> Vector:
-    """``steps`` are η and γ."""
+    """BEER, with ``steps`` η and γ."""
     eta, gamma = steps
     laplacian = W - np.eye(len(W))
     x = np.zeros(shape)
@@ -133,7 +134,7 @@ def beer(
 
 
 def ef21(gradient: Gradient, shape: tuple[int, ...], eta: float, rounds: int, Q: Quantizer) -> Vector:
-    """Agent 0 is the server, whose own gradient is uncoded; every row is the server's model after the round."""
+    """EF21 with agent 0 as server, whose own gradient is uncoded; each row is the server's model after a round."""
     x = np.zeros(shape)
     g = np.zeros(shape)
     found = []
@@ -147,7 +148,7 @@ def ef21(gradient: Gradient, shape: tuple[int, ...], eta: float, rounds: int, Q:
 
 
 def ef21p(gradient: Gradient, shape: tuple[int, ...], eta: float, rounds: int, Q: Quantizer) -> Vector:
-    """As `ef21`."""
+    """EF21-P, with the same server and rows as `ef21`."""
     x, w = np.zeros(shape), np.zeros(shape)
     found = []
     for _ in range(rounds):
@@ -162,7 +163,7 @@ def lag(
 ) -> tuple[Vector, Vector]:
     """Return the server's models, shape (rounds + 1, D), and the uploads of each round, shape (rounds, N).
 
-    LAG-WK, in the paper's notation: its α is η/N, its M is N. Agent 0 is the server, which always knows its own
+    This is LAG-WK, where the paper's α is η/N and its M is N. Agent 0 is the server, which always knows its own
     gradient. With Q, uploads are coded changes of the gradient.
     """
     alpha, M = eta / shape[0], shape[0]
@@ -195,9 +196,10 @@ def near(W: Vector) -> list[list[int]]:
 def lossy_diging(
     gradient: Gradient, W: Vector, shape: tuple[int, ...], eta: float, arrived: Arrived, *, sums: bool
 ) -> tuple[Vector, Vector]:
-    """Return models and trackers; with ``sums`` frames carry Σ y, and a receiver uses the increase since the last.
+    """Return models and trackers of DIGing with lost frames.
 
-    Without sums a receiver uses each neighbour's last y and x; a neighbour never heard is left out.
+    With ``sums``, frames carry Σ y, and a receiver uses the increase since the last received frame. Without, it uses
+    each neighbour's last received y and x, and omits a neighbour from which it has received nothing.
     """
     x = np.zeros(shape)
     g = y = gradient(x)
@@ -233,7 +235,7 @@ def lossy_diging(
 def lossy_extra(
     gradient: Gradient, W: Vector, shape: tuple[int, ...], eta: float, arrived: Arrived
 ) -> tuple[Vector, Vector]:
-    """Return models and duals q; an unheard neighbour counts with its last x, one never heard not at all."""
+    """Return models and duals q; for a lost frame the last received x is used, if any was ever received."""
     x, q = np.zeros(shape), np.zeros(shape)
     copies: list[dict[int, Vector]] = [{} for _ in W]
     models, duals = [], []
@@ -260,7 +262,7 @@ def lossy_lead(
     arrived: Arrived,
     Q: Quantizer,
 ) -> tuple[Vector, Vector]:
-    """Return models and duals D; a lost difference is missing from the receiver's copy of H."""
+    """Return models and duals D; after a lost frame the receiver's copy of H lacks that difference."""
     eta, gamma, alpha = steps
     x = -eta * gradient(np.zeros(shape))
     H, D = np.zeros(shape), np.zeros(shape)
@@ -289,7 +291,7 @@ def lossy_lead(
 def lossy_beer(
     gradient: Gradient, W: Vector, shape: tuple[int, ...], steps: tuple[float, float], arrived: Arrived, Q: Quantizer
 ) -> tuple[Vector, Vector]:
-    """Return models and trackers V; a lost frame is missing from the receiver's copies of H and G."""
+    """Return models and trackers V; after a lost frame the receiver's copies of H and G lack its differences."""
     eta, gamma = steps
     x = np.zeros(shape)
     g = V = gradient(x)
@@ -323,7 +325,7 @@ def lossy_beer(
 def lossy_ef21(
     gradient: Gradient, shape: tuple[int, ...], eta: float, down: Arrived, up: Arrived, Q: Quantizer
 ) -> Vector:
-    """Return the server's models; ``down[t, n]`` and ``up[t, n]`` are the arrivals at and from client n."""
+    """Return the server's models; ``down[t, n]`` and ``up[t, n]``: whether the frame to or from client n arrived."""
     x = np.zeros(shape[1:])
     at_client, at_server = np.zeros(shape), np.zeros(shape)
     found = []
@@ -341,9 +343,9 @@ def lossy_ef21(
 
 
 def error_feedback(gradient: Gradient, shape: tuple[int, ...], eta: float, rounds: int, Q: Quantizer) -> Vector:
-    """Return the server's models of gradient descent with error feedback (Seide et al. 2014); rows as `ef21`.
+    """Return the server's models of gradient descent with error feedback (Seide et al. 2014); rows as in `ef21`.
 
-    Each client sends Q(e_i + η ∇f_i(x)) and keeps the error as e_i; x moves by the mean of the messages.
+    Client i sends Q(e_i + η ∇f_i(x)) and stores the coding error as e_i; the server subtracts the mean message from x.
     """
     x, error = np.zeros(shape), np.zeros(shape)
     found = []

@@ -1,4 +1,4 @@
-"""Relaxed ADMM and LT-ADMM in plain numpy, with messages lost and coded; A is a symmetric adjacency matrix."""
+"""Relaxed ADMM and LT-ADMM in plain numpy, with lost and coded messages; A is a symmetric adjacency matrix."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ Coding = Callable[[Vector], Vector]
 
 
 def proximal(hessians: Vector, linear: Vector) -> Callable[[Vector, Vector], Vector]:
-    """Return (v, c) ↦ argmin ½ xᵀHx − bᵀx − vᵀx + (c/2)‖x‖² of each agent, for costs ½ xᵀHx − bᵀx."""
+    """Return (v, c) ↦ each agent's argmin of ½ xᵀHx − bᵀx − vᵀx + (c/2)‖x‖², for costs ½ xᵀHx − bᵀx."""
 
     def argmin(v: Vector, c: Vector) -> Vector:
         shifted = hessians + c[:, None, None] * np.eye(hessians.shape[1])
@@ -28,7 +28,7 @@ def radmm(
     arrived: NDArray[np.bool_],
     size: int,
 ) -> Vector:
-    """Return x, shape (rounds, N, D): Bastianello et al. 2018, with the messages arrived[k, i, j] from i to j only."""
+    """Return x, shape (rounds, N, D): Bastianello et al. 2018; arrived[k, i, j] is whether i's message reaches j."""
     z = np.zeros((len(A), len(A), size))
     degree, found = A.sum(axis=1), []
     for k in range(len(arrived)):
@@ -39,7 +39,7 @@ def radmm(
 
 
 def exchanged(z: Vector, message: Vector, A: Vector, alpha: float, arrived: NDArray[np.bool_]) -> Vector:
-    """Return z, updated where message[i, j] from i reached j."""
+    """Return z with the entries updated for which message[i, j], from i, reached j."""
     after = z.copy()
     for i in range(len(A)):
         for j in range(len(A)):
@@ -60,14 +60,14 @@ def lt_admm(
 ) -> Vector:
     """Return x, shape (rounds, N, D), of LT-ADMM from x = z = 0; ``steps`` are γ, β and ρ.
 
-    ``code`` decodes a coded difference. With it, i codes 2ρx_i − z_ij relative to its last message that j has
-    acknowledged; each of j's messages acknowledges the last one that j had before.
+    ``code`` returns a difference as decoded after coding. If it is given, i codes 2ρx_i − z_ij relative to its last
+    message that j has acknowledged. Each message from j acknowledges the last message that j had received before.
     """
     gamma, beta, rho = steps
     n = len(A)
     x, z = np.zeros((n, size)), np.zeros((n, n, size))
     sent: dict[tuple[int, int], list[Vector]] = {(i, j): [np.zeros(size)] for i in range(n) for j in range(n)}
-    # Number of i's last message received by j, and of i's last message acknowledged by j.
+    # Indices of i's last message received by j, and of i's last message whose acknowledgement i received.
     has, knows = np.zeros((2, n, n), dtype=int)
     found = []
     for k in range(len(arrived)):

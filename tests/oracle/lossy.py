@@ -1,9 +1,8 @@
-"""The methods as recursions for given frame arrivals, agent by agent and neighbour by neighbour.
+"""The methods as recursions for given frame arrivals, with loops over agents and neighbours.
 
-A lossy link affects a method only through its frames: agent i has its own copy of each neighbour's θ̂, and a lost frame
-leaves the copy unchanged. ``arrived[t − 1, i, n]`` is whether n's frame of round t arrived at i before the round
-closed; these determine the models and duals of a run. The equations are those of `tests.oracle.batch` and
-`tests.oracle.online`; the results agree with theirs if everything arrives.
+Agent i has a copy of each neighbour's θ̂, and a lost frame leaves the copy unchanged. ``arrived[t − 1, i, n]`` is
+whether n's frame of round t arrived at i before the round closed; these values determine the models and duals of a run.
+The equations are those of `tests.oracle.batch` and `tests.oracle.online`; without losses the results agree with theirs.
 """
 
 from collections.abc import Callable
@@ -19,15 +18,14 @@ Arrived = NDArray[np.bool_]
 Quantizer = Callable[[Vector], Vector]
 
 Heard = NDArray[np.int64]
-"""``heard[t - 1, i, n]`` is the index of the round in which i heard what n sent in round t; never: larger than any."""
+"""``heard[t - 1, i, n]``: index of the round in which i received n's frame of round t; if never, a larger number."""
 
 Step = Callable[[int, int, Vector, Vector, Vector], Vector]
-"""From (t − 1, i, θ_i, linear term of a sum, linear term of a difference) the new θ_i, the terms being
-γ_i − ρ Σ_n (θ̂_i + θ̂_n) and γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
+"""Maps (t − 1, i, θ_i, a, b) to the new θ_i, where a = γ_i − ρ Σ_n (θ̂_i + θ̂_n) and b = γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
 
 
 def arrivals(run: Run, rounds: int) -> Arrived:
-    """Return the frames that arrived in their round, from the trace of agents 0, 1, … in rounds of one second."""
+    """Return which frames arrived in their round, from the trace of agents 0, 1, … with rounds of one second."""
     assert run.trace is not None
     agents = len(run.agents)
     arrived = np.zeros((rounds, agents, agents), dtype=bool)
@@ -43,11 +41,12 @@ class Coding(NamedTuple):
     Attributes
     ----------
     thresholds : ndarray of shape (rounds,), optional
-        Agent i is silent in a round in which ‖θ_i − θ̂_i‖ is below the round's.
+        Agent i does not broadcast in rounds in which ‖θ_i − θ̂_i‖ is below the threshold.
     quantize : callable, optional
-        What is decoded of a change θ_i − θ̂_i, which is then added to θ̂_i; without it the state travels.
+        Returns a change θ_i − θ̂_i as decoded after coding, which receivers add to θ̂_i. Without it, agents send
+        states.
     rounded : callable, optional
-        What is decoded of a state.
+        Returns a state as decoded after coding.
     """
 
     thresholds: Vector | None = None
@@ -56,7 +55,7 @@ class Coding(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Models, duals and senders: shapes (rounds, N, D), (rounds, N, D) and (rounds, N)."""
+    """Models and duals, both of shape (rounds, N, D), and who broadcast, of shape (rounds, N)."""
 
     thetas: Vector
     duals: Vector
@@ -64,7 +63,7 @@ class Result(NamedTuple):
 
 
 class _Copies:
-    """θ̂_i of every agent, and ``of[i][n]``, i's copy of θ̂_n; None if it never heard n."""
+    """θ̂_i of every agent in ``own``, and i's copy of θ̂_n in ``of[i][n]``, or None before the first frame."""
 
     def __init__(
         self, neighbors: list[list[int]], size: int | tuple[int, int], arrived: Arrived, coding: Coding
@@ -78,7 +77,7 @@ class _Copies:
         return np.zeros_like(self.own[n]) if copy is None else copy
 
     def share(self, t: int, theta: list[Vector]) -> list[bool]:
-        """Let all agents broadcast that no threshold silences; return them."""
+        """Let all agents broadcast, except those below their threshold; return who broadcast."""
         spoke, before = [], list(self.own)
         for i, state in enumerate(theta):
             change = state - before[i]
@@ -95,7 +94,7 @@ class _Copies:
 
 
 def admm(step: Step, A: Vector, size: int, rho: float, arrived: Arrived, coding: Coding) -> Result:
-    """Return the result of an ADMM method: a local step, the sharing, and γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
+    """Return the result of an ADMM method: a local step, a broadcast, and then γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n)."""
     neighbors = [np.flatnonzero(row).tolist() for row in A]
     copies = _Copies(neighbors, size, arrived, coding)
     theta, dual = [np.zeros(size) for _ in neighbors], [np.zeros(size) for _ in neighbors]
@@ -121,12 +120,13 @@ def admm(step: Step, A: Vector, size: int, rho: float, arrived: Arrived, coding:
 def repaired(step: Step, A: Vector, size: int, rho: Vector, heard: Heard, coding: Coding) -> Result:
     """Return the result of an ADMM method with late frames, with penalty ``rho[t - 1]`` in round t.
 
-    After round k, agent i's copy of n's state in a round j ≤ k is the one it would have had if every frame heard by now
-    had come in its own round; γ_i = Σ_{j≤k} ρ_j Σ_n (θ̂_i,j − that copy), summed anew in each round.
+    After round k, let c_i,n,j be the copy of n's state that i would have had in round j ≤ k, if every frame received by
+    now had arrived in its own round. Then γ_i = Σ_{j≤k} ρ_j Σ_n (θ̂_i,j − c_i,n,j), recomputed in each round.
     """
     rounds, agents = len(rho), len(A)
     neighbors = [np.flatnonzero(row).tolist() for row in A]
-    # θ̂ after each round, and the message of that round, a state or a change; ``said`` is whether one was sent.
+    # ``own``: θ̂ after each round; ``told``: the message of each round, a state or change; ``said``: whether it was
+    # sent.
     own, told = np.zeros((rounds, agents, size)), np.zeros((rounds, agents, size))
     said = np.zeros((rounds, agents), dtype=bool)
     theta, dual, now = (np.zeros((agents, size)) for _ in range(3))
@@ -168,7 +168,7 @@ def diffusion(
 ) -> Result:
     """Return a diffusion method's result: ψ_i = w_ii θ_i + Σ_n w_in θ̂_n, θ_i = adapt(t − 1, i, ψ_i); duals are 0.
 
-    Without thresholds a neighbour that was never heard is left out, and the other weights are scaled up.
+    Without thresholds, a neighbour from which i has received nothing is left out, and the other weights are scaled up.
     """
     neighbors = [[n for n in np.flatnonzero(row).tolist() if n != i] for i, row in enumerate(W)]
     copies = _Copies(neighbors, size, arrived, coding)
@@ -198,8 +198,8 @@ def gossip(
 ) -> Vector:
     """Return the models θ' of gossiped OMKL after each round, shape (rounds, N, P, K).
 
-    θ = θ' + γ Σ_n w_in (h_n − h_i), the sharing, θ' = θ − η ∇L(θ). Without thresholds a neighbour that was never heard
-    is left out.
+    A round computes θ = θ' + γ Σ_n w_in (h_n − h_i), broadcasts, and computes θ' = θ − η ∇L(θ). Without thresholds, a
+    neighbour from which i has received nothing is left out.
     """
     neighbors = [[n for n in np.flatnonzero(row).tolist() if n != i] for i, row in enumerate(W)]
     copies = _Copies(neighbors, size, arrived, coding)
@@ -218,7 +218,7 @@ def gossip(
 
 
 def batch_argmin(gram: Vector, cross: Vector, A: Vector, lam_local: float, rho: float | Vector) -> Step:
-    """Return the step of COKE: argmin R_i(θ) + ρ d_i‖θ‖² + θᵀ(linear term of a sum), R_i of squares."""
+    """Return the step of COKE for squared loss: argmin R_i(θ) + ρ d_i‖θ‖² + θᵀa, with a as in `Step`."""
     size = gram.shape[1]
 
     def step(t: int, i: int, theta: Vector, to_sum: Vector, to_difference: Vector) -> Vector:
@@ -232,7 +232,7 @@ def batch_argmin(gram: Vector, cross: Vector, A: Vector, lam_local: float, rho: 
 def online_argmin(
     features: Vector, targets: Vector, A: Vector, lam_local: float, rho: float | Vector, eta: float
 ) -> Step:
-    """Return the step of DOKL: argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρ d_i‖θ‖² + θᵀ(linear term of a sum), of squares."""
+    """Return the step of DOKL for squared loss: argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρ d_i‖θ‖² + θᵀa, a as in `Step`."""
     size = features.shape[2]
 
     def step(t: int, i: int, theta: Vector, to_sum: Vector, to_difference: Vector) -> Vector:
@@ -247,7 +247,7 @@ def online_argmin(
 def online_gradient(
     features: Vector, targets: Vector, A: Vector, lam_local: float, rho: float | Vector, eta: float
 ) -> Step:
-    """Return the step of ODKLA: θ_i − [∇L_i,t(θ_i) + linear term of a difference]/(η + 2ρ d_i), of squares."""
+    """Return the step of ODKLA for squared loss: θ_i − [∇L_i,t(θ_i) + b]/(η + 2ρ d_i), with b as in `Step`."""
 
     def step(t: int, i: int, theta: Vector, to_sum: Vector, to_difference: Vector) -> Vector:
         phi, y = features[t, i], targets[t, i]
@@ -259,5 +259,5 @@ def online_gradient(
 
 
 def _in_round(rho: float | Vector, t: int) -> float:
-    """Return the penalty of round t + 1, from one for all rounds or one per round."""
+    """Return the penalty in round t + 1; ``rho`` is one penalty for all rounds, or an array of one per round."""
     return float(rho) if np.ndim(rho) == 0 else float(np.asarray(rho)[t])

@@ -1,7 +1,8 @@
 """A shared medium of IEEE 802.15.4 at 2.4 GHz by the rules of ns-3's lr-wpan: nodes 1, 2, … send to a sink.
 
-Event by event and without netsim. Times are whole nanoseconds and powers milliwatts. Each rule has a switch, which
-shows its effect. Sources: IEEE Std 802.15.4-2006, 6.9.9, 7.5.1.4 and annex E; ns-3.37, src/lr-wpan.
+An event simulation that shares no code with netsim. Times are whole nanoseconds, and powers are in milliwatts. Each
+rule has a switch, so that tests can show its effect. Sources: IEEE Std 802.15.4-2006, 6.9.9, 7.5.1.4 and annex E;
+ns-3.37, src/lr-wpan.
 """
 
 import heapq
@@ -17,39 +18,39 @@ BIT, BYTE, UNIT, CCA, TURN = 4_000, 32_000, 320_000, 128_000, 192_000
 LONG_SPACE, SHORT_SPACE, ACK_WAIT = 640_000, 192_000, 864_000
 HEADER, MAC_BYTES, ACK_BYTES, SHORT_FRAME = 6, 11, 5, 18
 MIN_BE, MAX_BE, BACKOFFS, RETRIES = 3, 5, 4, 3
-# ns-3's value of Boltzmann's constant, 290 K, 5 MHz; 10 dB above the sensitivity, −106.58 dBm.
+# With ns-3's value of Boltzmann's constant, 290 K, 5 MHz; 10 dB above the sensitivity, which is −106.58 dBm.
 NOISE_DBM = 30.0 + 10.0 * math.log10(1.3803e-23 * 290.0 * 5e6)
 DETECTION_DBM, LOCK_DB = -96.58, -5.0
-# Order of events at one instant: radio states and ends of assessments, then ends of signals, then their starts.
+# Order of events at one instant: radio states and ends of channel assessments, then ends of signals, then starts.
 STATE, END, BEGIN = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The switches of the rules."""
+    """Switches for the rules of the medium."""
 
-    # "ns3": the power at a signal's start and at the assessment's end; "any": at any time of the 128 µs.
+    # "ns3": the power at a signal's start and at the assessment's end counts; "any": that at any time of the 128 µs.
     cca: str = "ns3"
-    # An interferer that ends before the frame does is dropped, back to the last start of any signal.
+    # When an interferer ends before the frame, its power is ignored back to the last start of any signal.
     forgets: bool = True
-    # Powers add up and decide bit by bit; otherwise any overlap destroys all its frames.
+    # Interfering powers add up and errors are drawn bit by bit; otherwise any overlap destroys all its frames.
     sinr: bool = True
-    # A receiver stays with the first frame that it can decode; otherwise each frame is decided separately.
+    # A receiver keeps the first frame that it can decode; otherwise the reception of each frame is decided separately.
     locks: bool = True
     spaces: bool = True
-    # A frame stronger than the locked one by 3 dB replaces it.
+    # A frame that is 3 dB stronger than the frame under reception replaces it.
     takeover: bool = False
-    # An acknowledgement has no address: a waiting node takes another node's as a failure.
+    # Acknowledgements have no address, so that a waiting node takes another node's as a failure of its own.
     strays: bool = True
 
 
 @dataclass
 class Counts:
-    """Counts of messages, and the sum of seconds from request to first reception."""
+    """Numbers of messages by outcome, and the sum of seconds from request to first reception."""
 
     requests: int = 0
     received: int = 0
-    # Node 0's messages among these.
+    # Messages of node 0 included in these numbers.
     first: int = 0
     duplicates: int = 0
     acknowledged: int = 0
@@ -60,7 +61,7 @@ class Counts:
 
 @dataclass(eq=False)
 class Signal:
-    """A frame on the air, or the acknowledgement of one."""
+    """A frame on the air, or an acknowledgement of one."""
 
     source: int
     number: int
@@ -71,11 +72,11 @@ class Signal:
 
 @dataclass(eq=False)
 class Node:
-    """A node's radio and MAC."""
+    """The state of a node's radio and MAC."""
 
     radio: str = "RX"
     air: dict[Signal, float] = field(default_factory=dict)
-    # Frames under reception, their start, and whether they are damaged: with locks at most one.
+    # Frames under reception, with start and whether they are damaged; with ``locks`` at most one.
     reading: dict[Signal, list[float]] = field(default_factory=dict)
     assesses: bool = False
     peak: float = 0.0
@@ -89,13 +90,13 @@ class Node:
 
 @lru_cache(maxsize=100_000)
 def bit_error_rate(sinr: float) -> float:
-    """O-QPSK with DSSS: 8/15 · 1/16 · Σ_k (−1)^k C(16, k) exp(20 SINR (1/k − 1)), k = 2 … 16."""
+    """Return O-QPSK's bit error rate: 8/15 · 1/16 · Σ_k (−1)^k C(16, k) exp(20 SINR (1/k − 1)), k = 2 … 16."""
     terms = ((-1) ** k * math.comb(16, k) * math.exp(20.0 * sinr * (1.0 / k - 1.0)) for k in range(2, 17))
     return min(1.0, max(0.0, 8.0 / 15.0 / 16.0 * math.fsum(terms)))
 
 
 class Medium:
-    """One run."""
+    """One simulation run."""
 
     def __init__(
         self,
@@ -125,7 +126,7 @@ class Medium:
         self.events: list[tuple[int, int, int, Callable[[], None]]] = []
 
     def run(self) -> Counts:
-        """Run to the end; with a rate, until the frames in progress have ended."""
+        """Run to the end; with a rate, continue until the frames in progress have ended."""
         for i in (node for node, sink in enumerate(self.sinks) if node != sink):
             first = self.draw.exponential(1.0 / self.rate) if self.rate else self.draw.uniform(0.0, 0.01)
             self.after(round(1e9 * first), STATE, lambda i=i: self.request(i))
@@ -193,7 +194,7 @@ class Medium:
         self.confirm(i, 0)
 
     def confirm(self, i: int, space: int) -> None:
-        """End the present frame; begin the next one after a spacing."""
+        """End the current frame, and begin the next one after a spacing."""
         self.nodes[i].queue.popleft()
         self.nodes[i].turn += 1
         self.nodes[i].waits = False
@@ -269,7 +270,7 @@ class Medium:
             self.got(j, signal)
 
     def survive(self, j: int) -> None:
-        """Draw whether the chunk since the last change of interference was received."""
+        """Draw whether the part of the frame since the last change of interference was received without error."""
         node = self.nodes[j]
         for signal, state in node.reading.items():
             power = node.air[signal]

@@ -1,10 +1,11 @@
-"""Online multi-kernel learning as recursions on stacked arrays: all agents and kernels at once, every message received.
+"""Online multi-kernel learning as recursions on stacked arrays, for all agents and kernels together, without losses.
 
-Ortega and Jafarkhani, "Gossiped and quantized online multi-kernel learning", 2023, algorithm 1, and the complete-graph
-method of Shen et al. 2021 as described there. The agents are compared with this module, which shares no code with them.
+Sources: Ortega and Jafarkhani, "Gossiped and quantized online multi-kernel learning", 2023, algorithm 1, and the
+complete-graph method of Shen et al. 2021 as described there. Tests compare the agents with this module, which shares no
+code with them.
 
-features[t − 1, i, p] = z_p(x_i,t), shape (T, N, P, K), and targets[t − 1, i] = y_i,t = ±1; the loss is logistic. Every
-function starts from zero models and equal weights.
+The arguments are features[t − 1, i, p] = z_p(x_i,t), shape (T, N, P, K), for round t, agent i and kernel p, and
+targets[t − 1, i] = y_i,t = ±1. The loss is logistic. Every function starts from zero models and equal weights.
 """
 
 from collections.abc import Callable
@@ -18,16 +19,16 @@ Quantizer = Callable[[Vector], Vector]
 
 
 class Result(NamedTuple):
-    """The values of each round.
+    """The models, weights and costs of each round.
 
     Attributes
     ----------
     models : ndarray of shape (T, N, P, K)
-        θ' at the end of the round, which predicts in the next.
+        θ' at the end of the round, used for predictions in the next round.
     weights : ndarray of shape (T, N, P)
         The normalised weights of the kernels at the end of the round.
     combined, kernels : ndarray of shape (T, N) and (T, N, P)
-        The cost of the combined prediction and of each kernel's, before the sample was learned from.
+        The costs of the combined prediction and of each kernel's prediction, before learning from the sample.
     """
 
     models: Vector
@@ -48,8 +49,8 @@ def gossip(
 ) -> Result:
     """Gossiped OMKL with the mixing matrix W; ``quantize`` codes the change of one kernel at one agent.
 
-    With ``thresholds``, shape (T,), an agent whose change, over all kernels, is shorter than the round's threshold
-    keeps silent: its hidden states, initially zero, stay unchanged.
+    With ``thresholds``, shape (T,), an agent does not broadcast if the norm of its change, over all kernels, is below
+    the round's threshold. Its hidden states, initially zero, then stay unchanged.
     """
     _, agents, kernels, size = features.shape
     learned, hidden = np.zeros((2, agents, kernels, size))
@@ -73,7 +74,7 @@ def gossip(
 
 
 def complete(features: Vector, targets: Vector, lam: float, eta: float, quantize: Quantizer | None = None) -> Result:
-    """OMKL on a complete graph: the mean of all agents' (quantized) steps, weights by the sum of all agents' costs."""
+    """OMKL on a complete graph: the mean of all (quantized) steps; weights by the sum of all agents' costs."""
     _, agents, kernels, size = features.shape
     model, weights = np.zeros((kernels, size)), np.full(kernels, 1.0 / kernels)
     history = []
@@ -90,7 +91,7 @@ def complete(features: Vector, targets: Vector, lam: float, eta: float, quantize
 
 
 def _costs(models: Vector, weights: Vector, z: Vector, y: Vector, lam: float) -> tuple[Vector, Vector]:
-    """Return the costs of the combined predictions, shape (N,), and of the kernels', shape (N, P)."""
+    """Return the costs of the combined predictions, shape (N,), and of each kernel's predictions, shape (N, P)."""
     f = (models * z).sum(axis=2)
     sizes = (models**2).sum(axis=2)
     combined = np.log1p(np.exp(-y * (weights * f).sum(axis=1))) + lam * (weights**2 * sizes).sum(axis=1)

@@ -1,11 +1,10 @@
-"""The online and dynamic methods as recursions on stacked arrays: all agents at once, every message received.
+"""The online and dynamic methods as recursions on stacked arrays, for all agents together and without losses.
 
-Agent i has the cost L_i,t(θ) = ℓ(θᵀφ_i,t, y_i,t) + lam_local ‖θ‖² in round t = 1, 2, …, one sample a round, with
-features[t − 1, i] = φ_i,t and targets[t − 1, i] = y_i,t. The equations are those of P. Xu's dissertation, chapters 3
-(3.29, 3.30) and 4 (4.18, 4.19). The agents are compared with this module, in results and in time, so it shares no code
-with them.
+In round t = 1, 2, … agent i has the cost L_i,t(θ) = ℓ(θᵀφ_i,t, y_i,t) + lam_local ‖θ‖² of one sample, with features[t −
+1, i] = φ_i,t and targets[t − 1, i] = y_i,t. The equations are those of P. Xu's dissertation, chapters 3 (3.29, 3.30)
+and 4 (4.18, 4.19). Tests compare the agents with this module, in results and in speed, so it shares no code with them.
 
-Every function starts from θ = 0 and from θ̂ = 0, or with ``coded_start`` from θ̂ = Q(0); it returns
+Every function starts from θ = 0 and θ̂ = 0, or with ``coded_start`` from θ̂ = Q(0). It returns
 
 - thetas, ndarray of shape (T, N, D): the models at the end of each round;
 - sent, bool ndarray of shape (T, N): who broadcast;
@@ -64,8 +63,9 @@ def odkla(  # noqa: PLR0913  the recursion's symbols
 ) -> Result:
     """ODKLA, and QC-ODKLA with a threshold v μᵗ and a quantizer, on the graph of adjacency matrix A.
 
-    θ_i ← θ_i − [∇L_i,t(θ_i) + ρ Σ_n (θ̂_i − θ̂_n) + γ_i]/(η + 2ρ d_i). With h = θ_i − θ̂_i, i broadcasts where ‖h‖ ≥ v
-    μᵗ, and then θ̂_i = θ_i, or θ̂_i + quantize(h) if ``quantize`` is given; γ_i ← γ_i + ρ Σ_n (θ̂_i − θ̂_n).
+    First θ_i ← θ_i − [∇L_i,t(θ_i) + ρ Σ_n (θ̂_i − θ̂_n) + γ_i]/(η + 2ρ d_i), where d_i is the degree. Let h = θ_i −
+    θ̂_i. If ‖h‖ ≥ v μᵗ, agent i broadcasts: θ̂_i = θ_i, or θ̂_i + quantize(h) if ``quantize`` is given. Then γ_i ← γ_i
+    + ρ Σ_n (θ̂_i − θ̂_n).
     """
     shrink = 1.0 / (eta + 2.0 * rho * A.sum(axis=1)[:, None])
 
@@ -88,11 +88,12 @@ def dokl(
     quantize: Quantizer | None = None,
     coded_start: bool = False,
 ) -> Result:
-    """Online ADMM for the squared loss; ``thresholds``, shape (T,), censor each round.
+    """Online ADMM for the squared loss; ``thresholds``, shape (T,), has the censor's threshold for each round.
 
-    θ_i ← argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρ d_i ‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]; the rest as in `odkla`.
+    θ_i ← argmin L_i,t(θ) + (η/2)‖θ − θ_i‖² + ρ d_i ‖θ‖² + θᵀ[γ_i − ρ Σ_n (θ̂_i + θ̂_n)]; broadcasts and duals are as in
+    `odkla`.
     """
-    # The Hessian is a·I + 2φφᵀ; (a·I + 2φφᵀ)⁻¹ b = (b − φ·2φᵀb/(a + 2‖φ‖²))/a.
+    # The Hessian is a·I + 2φφᵀ. By Sherman and Morrison (a·I + 2φφᵀ)⁻¹ b = (b − φ·2φᵀb/(a + 2‖φ‖²))/a.
     a = 2.0 * lam_local + eta + 2.0 * rho * A.sum(axis=1)
 
     def step(phi: Vector, y: Vector, f: Vector, theta: Vector, dual: Vector, own: Vector, others: Vector) -> Vector:
@@ -135,7 +136,7 @@ def _admm(
     degree = A.sum(axis=1)[:, None]
     theta, heard, dual = (np.zeros((agents, size)) for _ in range(3))
     if coded_start and quantize is not None:
-        # θ̂_i,1 = Q(θ_i,1), algorithms 4 and 5.
+        # Algorithms 4 and 5 begin with θ̂_i,1 = Q(θ_i,1).
         heard += quantize(np.zeros(size))
     own, others = degree * heard, A @ heard
     thetas, errors = np.empty((rounds, agents, size)), np.empty((rounds, agents))

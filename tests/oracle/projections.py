@@ -1,8 +1,9 @@
-"""Successive projections, orthogonal and Bregman's, as a recursion on whole arrays, and the problem they solve.
+"""Successive projections, orthogonal and Bregman, as recursions on whole arrays, and the problems that they solve.
 
-Table I, eq. (7) and section IV of Predd, Kulkarni and Poor, "Distributed kernel regression". K is the kernel matrix of
-all n examples, ``access[i]`` the indices of agent i's examples, y the targets, lams the λ_i. A function is a vector of
-n coefficients over all examples, zero outside its agent's. Shares no code with the agents.
+Source: table I, eq. (7) and section IV of Predd, Kulkarni and Poor, "Distributed kernel regression". K is the kernel
+matrix of all n examples, ``access[i]`` holds the indices of agent i's examples, y the targets, and lams the λ_i. A
+function is a vector of n coefficients over all examples, zero for examples that its agent does not read. This module
+shares no code with the agents.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,7 @@ Access = Sequence[Sequence[int]]
 def serial(
     K: Vector, access: Access, y: Vector, lams: Sequence[float], order: Iterable[int]
 ) -> list[tuple[int, Vector, Vector]]:
-    """Let agents take turns in an order; return after each turn (agent, z of shape (n,), its f of shape (n,))."""
+    """Let agents take turns in a given order; return (agent, z of shape (n,), its f of shape (n,)) after each turn."""
     z = y.astype(float).copy()
     functions = np.zeros((len(access), len(y)))
     trail = []
@@ -35,7 +36,8 @@ def serial(
 def relaxed(K: Vector, access: Access, y: Vector, lams: Sequence[float]) -> tuple[Vector, list[Vector]]:
     """Solve (7) from its Karush-Kuhn-Tucker conditions; return z and each agent's values f_i at all n inputs.
 
-    With multipliers ν_i: 2(z − y) + Σ_i E_iᵀν_i = 0, 2λ_i K_i c_i = K_i ν_i, E_i z = K_i c_i.
+    The conditions, with multipliers ν_i and with E_i selecting agent i's examples, are 2(z − y) + Σ_i E_iᵀν_i = 0, 2λ_i
+    K_i c_i = K_i ν_i, and E_i z = K_i c_i.
     """
     n, sizes = len(y), [len(own) for own in access]
     total = sum(sizes)
@@ -56,7 +58,7 @@ def relaxed(K: Vector, access: Access, y: Vector, lams: Sequence[float]) -> tupl
     return solution[:n], values
 
 
-# φ' and a map from an unbounded s to z, by the loss's name, so that no search leaves the domain of φ.
+# For each loss: φ', and a map from an unbounded variable s to z, which keeps the search inside the domain of φ.
 SLOPES = {
     "half square": (lambda z: z, lambda s: s, lambda z: z),
     "entropy": (np.log, np.exp, np.log),
@@ -71,9 +73,10 @@ SLOPES = {
 def bregman(
     K: Vector, access: Access, y: Vector, lams: Sequence[float], order: Iterable[int], loss: str
 ) -> list[tuple[int, Vector, Vector]]:
-    """As `serial`, with the Bregman divergence of φ: each projection is a root of its optimality condition by scipy.
+    """As `serial` with the Bregman divergence of φ; scipy finds each projection as a root of its optimality condition.
 
-    For w = f(x) the minimum of Σ d(w, z) + (λ/2)(w − f₀)ᵀK⁻¹(w − f₀) has K (φ'(w) − φ'(z)) + λ (w − f₀) = 0.
+    With w = f(x) the projection minimises Σ d(w, z) + (λ/2)(w − f₀)ᵀK⁻¹(w − f₀). Its condition is K (φ'(w) − φ'(z)) + λ
+    (w − f₀) = 0.
     """
     slope, inside, outside = SLOPES[loss]
     z = y.astype(float).copy()
@@ -96,7 +99,7 @@ def bregman(
 
 
 def bregman_limit(K: Vector, access: Access, y: Vector, lams: Sequence[float], loss: str) -> Vector:
-    """Return the z of min Σ_j d(z_j, y_j) + ½ Σ_i λ_i z_iᵀK_i⁻¹z_i, for kernel matrices that are not singular."""
+    """Return the minimiser z of Σ_j d(z_j, y_j) + ½ Σ_i λ_i z_iᵀK_i⁻¹z_i, for nonsingular kernel matrices K_i."""
     slope, inside, outside = SLOPES[loss]
     blocks = [lam * np.linalg.inv(K[np.ix_(own, own)]) for lam, own in zip(lams, access, strict=True)]
 

@@ -1,6 +1,6 @@
-"""Push-sum recursions in matrices: SGP and Push-DIGing on changing graphs and with lost messages.
+"""Push-sum recursions in matrix form: SGP and Push-DIGing on changing graphs and with lost messages.
 
-Graphs are matrices A[i, j] = 1 where i sends to j. Gradients take and return arrays of shape (N, D).
+A graph is a matrix with A[i, j] = 1 if i sends to j. Gradients take and return arrays of shape (N, D).
 """
 
 from collections.abc import Callable, Sequence
@@ -56,9 +56,9 @@ def push_diging(gradient: Gradient, graphs: Sequence[Vector], steps: Sequence[fl
 def lossy_sgp(
     gradient: Gradient, A: Vector, arrived: NDArray[np.bool_], x: Vector, step: float, *, running: bool
 ) -> tuple[Vector, Vector]:
-    """Return models and weights of SGP; arrived[k, i, j] is whether i's message to j in round k arrives.
+    """Return models and weights of SGP, where arrived[k, i, j] is whether i's message to j in round k arrives.
 
-    ``running``: undelivered mass waits on its link, and arrives with the next message.
+    With ``running``, the mass of a lost message is added to the next message over the same link.
     """
     n, C = len(A), mixing(A)
     mass = np.hstack([x, np.ones((n, 1))])

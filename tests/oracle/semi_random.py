@@ -1,8 +1,8 @@
-"""Deep semi-random networks as loops over samples and layers, with the gradient by the chain rule written out.
+"""Deep semi-random networks as loops over samples and layers, with gradients by the explicit chain rule.
 
-Kawaguchi, Xie and Song 2018 with random Fourier features (P. Xu's dissertation, section 5.7, "Deep-semi"):
-r_0 = w_0 = x; r_l = √(2/L_l) cos(R_l r_{l−1} + b_l); w_l = r_l ⊙ (W_lᵀ w_{l−1}); f = θᵀ w_M. ``fixed`` are the
-(R_l, b_l), ``learned`` W_1, …, W_M, θ. Shares no code with the agents.
+Kawaguchi, Xie and Song 2018 with random Fourier features (P. Xu's dissertation, section 5.7, "Deep-semi"): r_0 = w_0 =
+x; r_l = √(2/L_l) cos(R_l r_{l−1} + b_l); w_l = r_l ⊙ (W_lᵀ w_{l−1}); f = θᵀ w_M. ``fixed`` holds the (R_l, b_l), and
+``learned`` holds W_1, …, W_M, θ. This module shares no code with the agents.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Fixed = Sequence[tuple[Array, Array]]
 
 
 def streams(fixed: Fixed, learned: Sequence[Array], x: Array) -> tuple[list[Array], list[Array]]:
-    """Return r_0 … r_M and w_0 … w_M of one input."""
+    """Return r_0 … r_M and w_0 … w_M for one input."""
     r, w = [x], [x]
     for (R, b), W in zip(fixed, learned[:-1], strict=True):
         r.append(
@@ -30,7 +30,7 @@ def predictions(fixed: Fixed, learned: Sequence[Array], inputs: Array) -> Array:
 
 
 def gradient(fixed: Fixed, learned: Sequence[Array], inputs: Array, targets: Array, *, squared: bool) -> list[Array]:
-    """Return the gradient of the mean loss, squares or the cross-entropy of the softmax, by each learned matrix."""
+    """Return the gradient of the mean loss (squared error, or cross-entropy of the softmax) by each learned matrix."""
     found = [np.zeros_like(W) for W in learned]
     for x, y in zip(inputs, targets, strict=True):
         r, w = streams(fixed, learned, x)

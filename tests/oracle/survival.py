@@ -1,8 +1,8 @@
-"""The remedies for lost frames as recursions for given frame arrivals, agent by agent.
+"""The remedies for lost frames as recursions for given frame arrivals, with loops over the agents.
 
-Written from their equations. Running sums: γ_i = ρ Σ_n (S_i − S_n) with S_i = Σ_k θ̂_i, where i's copy of S_n is the
-sum in n's last frame plus θ̂_n for each later round. Relaxed ADMM with a dual on each edge (Bastianello et al., arXiv
-1809.09887, whose penalty is 2ρ here): z_ij ← (1 − α) z_ij + α (4ρ θ_j − z_ji) where j's message arrived.
+Running sums: γ_i = ρ Σ_n (S_i − S_n) with S_i = Σ_k θ̂_i over the rounds k. Agent i's copy of S_n is the sum in n's
+last received frame plus θ̂_n for each later round. Relaxed ADMM with a dual on each edge (Bastianello et al., arXiv
+1809.09887, whose penalty is 2ρ here): z_ij ← (1 − α) z_ij + α (4ρ θ_j − z_ji) if j's message arrived.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ def running_sums(
     theta, dual, own = np.zeros((3, agents, size))
     spoken = np.zeros((rounds + 1, agents, size))
     totals = np.zeros((rounds + 1, agents, size))
-    # The round of n's last frame that i received; 0 if none, when θ̂ and S are known to be 0.
+    # The round of n's last frame that i received; 0 before the first, because then θ̂ and S are known to be 0.
     last = np.zeros((agents, agents), dtype=int)
     copy, total = np.zeros((2, agents, agents, size))
     thetas, duals = np.empty((2, rounds, agents, size))

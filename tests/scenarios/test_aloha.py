@@ -1,4 +1,4 @@
-"""The shared channel: closed forms, carrier sense, and rooms that do not hear each other."""
+"""The shared channel: closed forms, carrier sense, and rooms whose stations do not sense each other."""
 
 import math
 from typing import Any
@@ -25,12 +25,12 @@ def carried(study: Study) -> dict[str, float]:
 def test_what_is_carried_is_the_closed_form() -> None:
     load, duration = 0.5, 20.0
     found = carried(shared(agents=41, load=load, duration=duration))
-    # A station does not collide with itself: of 40 stations 39 interfere.
+    # A station does not collide with itself, so of 40 stations only 39 interfere.
     for name, formula in (
         ("ALOHA", load * math.exp(-2 * load * 39 / 40)),
         ("slotted ALOHA", load * math.exp(-load * 39 / 40)),
     ):
-        # Collisions come in groups: their count deviates by about 1.5 times a Poisson count's deviation.
+        # Collisions come in groups, so their count deviates about 1.5 times as much as a Poisson count.
         deviation = 1.5 * math.sqrt(formula * duration / FRAME) * FRAME / duration
         assert abs(found[name] - formula) < 4 * deviation, name
 
@@ -48,7 +48,7 @@ def test_the_figure_has_throughput_against_load_beside_the_closed_forms() -> Non
         (theory,) = (points for label, points in lines.items() if label.startswith(f"{name}, $"))
         assert theory[:, 1] == pytest.approx(formula(theory[:, 0]))
         assert theory[-1, 0] >= measured[-1, 0] > 1.8
-        # Of 40 stations 39 interfere; collisions come in groups, with 1.5 times a Poisson count's deviation.
+        # Of 40 stations only 39 interfere; collisions come in groups, with 1.5 times a Poisson count's deviation.
         deviation = 1.5 * np.sqrt(formula(measured[:, 0]) * FRAME / 2.0)
         assert (np.abs(measured[:, 1] - formula(measured[:, 0])) < 4 * deviation + 0.01).all()
     assert (lines["CSMA, measured"][:, 1] > 0.05).all()
@@ -74,7 +74,7 @@ def test_every_frame_has_one_end() -> None:
 
 
 def test_no_channel_carries_more_than_a_frame_in_the_time_of_one() -> None:
-    """Frames that wait when the stations fall silent are sent in time that counts, too."""
+    """Queued frames are sent after the stations stop, so the share refers to the time until the run's end."""
     study = shared(load=50.0, duration=0.05)
     assert max(carried(study).values()) < 1
     assert study.tables["throughput"]["delivered"].max() < 1

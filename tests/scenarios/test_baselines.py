@@ -1,4 +1,4 @@
-"""The baselines by name in studies: coke, frontier and packet_loss take them, and show effects of losses."""
+"""The baselines in the studies coke, frontier and packet_loss: selected by name, and affected by losses."""
 
 from pathlib import Path
 
@@ -75,7 +75,7 @@ def test_running_sums_are_a_remedy_of_gradient_tracking() -> None:
     )
     assert all(agent.running_sums for agent in study.runs["DIGing"].agents.values())
     plain = catalogue.find_study("coke").execute(**SMALL | {"rounds": 300}, algorithms="DIGing", loss=0.2)
-    # Only frames in flight are missing; without sums lost ones stay missing.
+    # With running sums only frames in flight are missing at the end; without them lost frames stay missing.
     assert last(study, "DIGing", "tracking_residual") < 0.1 * last(plain, "DIGing", "tracking_residual")
     assert last(study, "DIGing", "train_mse") < last(plain, "DIGing", "train_mse")
     assert any("without running-sums: EXTRA" in note for note in study.notes)

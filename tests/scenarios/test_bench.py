@@ -78,11 +78,11 @@ def run_of(errors: list[float]) -> pd.DataFrame:
     ("errors", "expected"),
     [
         ([3.0, 1.0, 0.5], [math.nan, 200.0, 200.0]),
-        # The error reaches the target and leaves it: only its last stay counts.
+        # The error reaches the target, leaves it, and returns: only the last period below the target counts.
         ([1.0, 3.0, 1.0, 0.1], [100.0, math.nan, 300.0, 300.0]),
         ([3.0, 2.0], [math.nan, math.nan]),
         ([math.nan, math.inf, 1.0], [math.nan, math.nan, 300.0]),
-        # Measured in each second round.
+        # The error was measured only in every second round.
         ([3.0, math.nan, 1.0, math.nan], [math.nan, math.nan, 300.0, 300.0]),
     ],
 )
@@ -257,7 +257,7 @@ def changed(made: Path, tmp_path: Path) -> Path:
 
 
 def rewrite(folder: Path, name: str, text: str) -> None:
-    """Change a file and its digest, as a deliberate forger would."""
+    """Replace a file's content and its recorded digest, as a deliberate forger would."""
     (folder / name).write_text(text, encoding="utf-8")
     write_sums(folder)
 

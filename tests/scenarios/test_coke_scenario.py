@@ -1,4 +1,4 @@
-"""The coke study against what is known of it: the paper's shape, and figures measured before on the real data."""
+"""The coke study against known results: the order of the paper's curves, and values measured on the real data."""
 
 import dataclasses
 import json
@@ -199,7 +199,7 @@ def test_compute_times_show_in_seconds_and_only_where_they_are_given(tmp_path: P
     assert both[0]["train_mse"].tolist() == both[1]["train_mse"].tolist()
     assert both[0]["time_s"].tolist() == [0.5 * k for k in range(1, 13)]
     assert both[1]["time_s"].tolist() == np.cumsum([3.0, 2.0] * 6).tolist()
-    # An asynchronous method has the same seconds.
+    # An asynchronous method is given the same number of seconds.
     assert timed.rounds["time_s"].tolist() == 2 * both[1]["time_s"].tolist()
     labels = [[axes.get_xlabel() for axes in study.figures["mse"].axes] for study in (plain, timed)]
     assert "simulated time (s)" not in labels[0]
@@ -210,7 +210,7 @@ def test_compute_times_show_in_seconds_and_only_where_they_are_given(tmp_path: P
 
 def test_frames_are_late_where_a_profiles_uplinks_are_slow(tmp_path: Path) -> None:
     file, given = tmp_path / "devices.csv", {**SMALL, "algorithms": "D-PSGD", "rounds": 5, "medium": "wires"}
-    # Ten numbers of 64 bits, and some bytes more, to two or three neighbours in half a second.
+    # Messages have ten numbers of 64 bits and a few more bytes, to two or three neighbours in half a second.
     file.write_text("\n".join(["node,uplink", *(f"{node},{2000 if node else 1e6}" for node in range(5))]))
     every, some = (run(**given, **more).rounds.iloc[-1] for more in ({}, {"profile": str(file)}))
     assert every["late"] == 0 < some["late"]
@@ -285,7 +285,7 @@ def test_a_point_that_reuses_a_problem_is_the_run_alone(tmp_path: Path, monkeypa
     settings = [json.loads(each["settings.json"]) for each in (reused, made)]
     assert settings[0]["files_sha256"] == settings[1]["files_sha256"]
     assert settings[0]["parameters"] == settings[1]["parameters"]
-    # The settings name the loaded libraries; a sweep writes no report.
+    # settings.json names the loaded libraries, and a sweep writes no report, so these files may differ.
     other = {"settings.json", "SHA256SUMS", "report.html"}
     assert {name: reused[name] for name in reused.keys() - other} == {name: made[name] for name in made.keys() - other}
     method = tmp_path / "own.py"

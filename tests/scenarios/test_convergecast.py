@@ -1,4 +1,4 @@
-"""Convergecast: delivery against closed forms, the tree against a search of all paths, refusals, files."""
+"""Convergecast: delivery against closed forms, the tree against a search of all paths, refusals, and files."""
 
 import inspect
 import itertools
@@ -28,7 +28,7 @@ def run(**parameters: object) -> Study:
 
 @pytest.fixture(scope="module")
 def quiet() -> Study:
-    """So little traffic that frames hardly ever collide."""
+    """Return a study with so little traffic that frames hardly ever collide."""
     return run(agents=12, radius=45.0, model="disk", loss=0.3, period=100.0, readings=150, awake="1", seed=3)
 
 
@@ -37,14 +37,14 @@ def test_the_agent_is_short() -> None:
 
 
 def test_what_arrives_is_what_losses_by_hop_make_of_it(quiet: Study) -> None:
-    """Without acknowledgements (1 − p)^hops; with three repetitions (1 − p^4)^hops."""
+    """The expected share is (1 − p)^hops without acknowledgements, and (1 − p^4)^hops with three repetitions."""
     table = quiet.tables["by_hops"]
     assert table["hops"].max() >= 3
     for _, row in table.iterrows():
         hop = 0.7 if row["algorithm"].startswith("no acks") else 1 - 0.3**4
         share = hop ** row["hops"]
         assert row["expected_%"] == pytest.approx(100 * share)
-        # Readings share hops, so losses are dependent; each reading has at least one hop alone.
+        # Readings share hops, so losses are dependent; but motes at equal distance share no first hop.
         band = 5 * math.sqrt(share * (1 - share) / row["readings"])
         assert abs(row["delivered_%"] / 100 - share) < band + 0.01
 
@@ -73,10 +73,10 @@ def test_who_is_near_the_sink_sends_what_the_others_say(quiet: Study) -> None:
 def test_sleep_saves_energy_and_costs_time() -> None:
     tables = run(agents=15, radius=40.0, readings=15, acks=True, awake="1,0.1", battery=1000.0).tables
     always, asleep = tables["energy"].iloc[0], tables["energy"].iloc[1]
-    # 18.8 mA at 3 V for 17 periods of 30 s, and a tenth of it.
+    # 18.8 mA at 3 V for 17 periods of 30 s; awake a tenth of the time, a tenth of this.
     assert always["used_mj"] == pytest.approx(56.4 * 17 * 30, rel=0.01)
     assert asleep["used_mj"] == pytest.approx(0.1 * 56.4 * 17 * 30, rel=0.05)
-    # 18.8 mA from 1000 mAh.
+    # 18.8 mA from a battery of 1000 mAh.
     assert always["used_mah"] == pytest.approx(18.8 * 17 * 30 / 3600, rel=0.01)
     assert always["median_death_days"] == pytest.approx(1000 / 18.8 / 24, rel=0.01)
     assert asleep["first_death_days"] == pytest.approx(10 * always["first_death_days"], rel=0.05)
@@ -85,7 +85,7 @@ def test_sleep_saves_energy_and_costs_time() -> None:
 
 
 def test_a_reading_that_was_never_taken_did_not_arrive() -> None:
-    """Awake once in 30 s, a mote takes ten readings by then, and waits for the first one's acknowledgement."""
+    """Awake once in 30 s, a mote takes all ten readings of 3 s each while it waits for the first acknowledgement."""
     study = run(agents=12, radius=45.0, acks=True, awake="0.001", cycle=30.0, period=3.0, readings=10)
     motes, table = study.tables["by_mote"], study.tables["by_run"].iloc[0]
     assert (motes["readings"] == 10).all()
@@ -103,7 +103,7 @@ def test_a_reading_that_was_never_taken_did_not_arrive() -> None:
     ids=["no acks", "acks", "ctp", "rpl"],
 )
 def test_each_reading_has_arrived_or_a_reason(how: dict[str, object]) -> None:
-    """On bad links, asleep most of the time, with more readings than the channel carries."""
+    """Links are bad, motes sleep most of the time, and there are more readings than the channel can carry."""
     study = run(agents=12, radius=45.0, awake="0.03", period=2.0, readings=25, seed=5, **how)
     readings, by_run, losses = (study.tables[name] for name in ("by_reading", "by_run", "losses"))
     assert len(readings) == 11 * 25
@@ -199,7 +199,7 @@ def test_routing_lies_above_every_mac_layer(tmp_path: Path, routing: str, mac: s
 
 
 def test_links_that_wake_no_receiver_are_named(tmp_path: Path) -> None:
-    """At 12 m a signal has 0 − 40.05 − 35 lg 12 = −77.8 dBm, at 38 m −95.3 dBm; ContikiMAC wakes from −90 dBm on."""
+    """A signal has 0 − 40.05 − 35 lg 12 = −77.8 dBm at 12 m and −95.3 dBm at 38 m; ContikiMAC wakes from −90 dBm on."""
     text = "name, x, y, sink\ngate, 0, 0, 1\nnear, 12, 0, 0\nedge, 50, 0, 0\n"
     study = placed(tmp_path, text, awake=None, mac="contikimac")
     (note,) = [each for each in study.notes if "wakes no receiver" in each]
@@ -328,7 +328,7 @@ def test_contikimac_does_not_wake_for_what_no_assessment_finds(tmp_path: Path) -
     (note,) = [note for note in study.notes if "wakes no receiver" in note]
     assert note == "Links of the best tree whose signal, below -90 dBm, wakes no receiver: weak → near."
     assert not [note for note in other.notes if "wakes no receiver" in note]
-    # Over 20 seeds of 30 readings: with X-MAC 87 to 100 %, with ContikiMAC 23 to 67 %.
+    # Over 20 seeds of 30 readings, X-MAC delivers 87 to 100 %, and ContikiMAC 23 to 67 %.
     heard = other.tables["by_mote"].set_index("mote")["delivered_%"]
     assert heard["near"] > 95
     assert heard["weak"] > 80
@@ -376,7 +376,7 @@ def test_bad_input_is_refused_by_name(parameters: dict[str, object], says: str) 
 
 
 def mapped(places: dict[Any, tuple[float, ...]], edges: list[tuple[Any, Any]], **options: Any) -> Any:
-    """Return the drawn first panel of a tree's figure, and the positions of its motes, in order."""
+    """Return the first panel of a tree's figure, and the drawn positions of its motes, in order."""
     motes = pd.DataFrame(
         {"algorithm": "CTP, awake 1", "mote": [node for node in places if node], "delivered_%": 50.0, "frames_j": 1e-3}
     )

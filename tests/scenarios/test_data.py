@@ -35,7 +35,7 @@ def refusal(name: str, target: str | None = None) -> str:
 
 
 def table(samples: int = 20, width: int = 2) -> Table:
-    """A table in which each input row names its sample."""
+    """Return a table in which the inputs of each row identify the sample."""
     names = tuple(f"x{j}" for j in range(width))
     index = np.arange(samples, dtype=np.float64)
     return Table("counting", np.repeat(index[:, None], width, axis=1), 10.0 * index, names, "y")
@@ -92,7 +92,7 @@ def test_missing_file(folder: Path) -> None:
     message = refusal("air_quality")
     assert "(or .csv, .npz, .parquet) (did you mean 'airquality'?); it holds airquality, banana" in message
     write(folder, "enery", "a,b\n1,2\n")
-    assert "did you mean" not in refusal("energy")  # a name that is known is no slip of the pen
+    assert "did you mean" not in refusal("energy")  # A known name must not be reported as a typing error.
     assert "(did you mean 'banana'?)" in refusal("banan.csv.gz")
     assert f"data = '../{folder.name}/banana': must be a file that ends in" in refusal(f"../{folder.name}/banana")
 
@@ -232,12 +232,13 @@ def test_synthetic_set() -> None:
     for column in (*inputs.T, target):
         assert (column.min(), column.max()) == (0.0, 1.0)
     spans = [float(np.ptp(s.train_target)) for s in shares]
-    assert min(spans) < 1.0  # scaled jointly: no single agent's range fills the whole interval
+    assert min(spans) < 1.0  # All agents share one scaling, so no single agent's range fills the whole interval.
 
 
 def test_synthetic_noise_beside_the_signal() -> None:
-    # Scaling hides the noise's variance of 0.1, but not its ratio to the signal's. Fits estimate the noise (a cubic
-    # fits so smooth a signal almost exactly); other draws from the formula give its expected value.
+    # Scaling hides the noise's variance of 0.1, but not its ratio to the signal's. The noise is estimated as the
+    # residual of a cubic fit, which matches this smooth signal almost exactly; other draws of the formula give the
+    # expected value.
     def cubic(x: NDArray[np.float64]) -> NDArray[np.float64]:
         ones = np.column_stack([x, np.ones(len(x))])
         pairs = np.einsum("ni,nj->nij", ones, ones)[:, *np.triu_indices(6)]

@@ -275,7 +275,7 @@ def test_measures_are_means_over_agents_of_all_samples() -> None:
     assert found["train_accuracy"] == pytest.approx(np.mean(right), rel=1e-12)
     assert [len(problem.labels) for problem in task.problems] == [30, 30, 30]
     assert all(problem.regularizer == pytest.approx(0.1) for problem in task.problems)
-    # The optimum cannot be improved on.
+    # No other model can have a lower cost than the optimum.
     best = task.best_model()
 
     def cost(model: np.ndarray) -> float:  # type: ignore[type-arg]
@@ -391,11 +391,11 @@ QUICK: dict[str, Any] = {"widths": "5", "repeats": 1, "tune": False}
 @pytest.mark.usefixtures("undrawn")
 def test_odd_tables_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
-    # The training part has almost only one class: a library refuses it, while the maps learn.
+    # The training part has almost only one class: the library refuses it, while the feature maps can learn.
     own_table(tmp_path, "rare", ["x"] * 39 + ["y"])
     study = run("deep", data="rare", **QUICK | {"seed": 1})
     assert len(study.tables["comparison"]) >= 4
-    # Whole numbers that are not classes.
+    # Integers that are not class labels.
     own_table(tmp_path, "counts", np.random.default_rng(1).integers(1000, size=120))
     assert "test_mse" in run("deep", data="counts", **QUICK).tables["comparison"]
     # Class names that matplotlib would parse as formulas.
@@ -443,7 +443,7 @@ def test_one_agent_alone_sends_nothing() -> None:
 @pytest.mark.parametrize("classes", [0, 2, 3])
 @pytest.mark.parametrize("count", [60, 400, 1001])
 def test_the_library_minimises_the_cost_of_the_dissertation(classes: int, count: int) -> None:
-    """(5.3): the mean loss + λ‖W‖², whatever the number of samples."""
+    """The cost (5.3) is the mean loss + λ‖W‖², for any number of samples."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier, MLPRegressor
 
@@ -454,7 +454,7 @@ def test_the_library_minimises_the_cost_of_the_dissertation(classes: int, count:
     alpha, batch = penalty_of(lam, count, classes)
     assert batch <= 200
     assert 0 <= -count % batch <= 0.05 * batch, "batches are about equal"
-    # With steps too small to move the weights, the library reports the cost of its initial weights.
+    # With step sizes too small to change the weights, the library reports the cost of its initial weights.
     kind = MLPClassifier if classes else MLPRegressor
     network = kind(
         hidden_layer_sizes=(5, 3), alpha=alpha, batch_size=batch, max_iter=1, learning_rate_init=1e-12, random_state=0
@@ -469,7 +469,7 @@ def test_the_library_minimises_the_cost_of_the_dissertation(classes: int, count:
     weights = sum(float(np.sum(each**2)) for each in network.coefs_)
     assert lam * weights > loss
     found = network.loss_ * (1 if classes else 2)
-    # The mean over the batches weights each by its size: exact if all are equal.
+    # The mean over batches weights each batch by its size, so it is exact if all sizes are equal.
     assert found == pytest.approx(loss + lam * weights * math.ceil(count / batch) * batch / count, rel=1e-9)
 
 
@@ -488,7 +488,7 @@ def test_the_network_is_given_that_cost(classes: int, count: int, monkeypatch: p
     y = rng.integers(0, classes, count).astype(float) if classes else rng.standard_normal(count)
     deep_network(AgentData(x, y, x[:20], y[:20]), [5], classes, regularizer=1e-2, seed=0)
     (network,) = made
-    # Samples for early stopping are not trained on.
+    # Samples held out for early stopping are not trained on.
     learned = count if count < 10_000 else count - count // 10
     assert (network.alpha, network.batch_size) == penalty_of(1e-2, learned, classes)
 
@@ -589,7 +589,7 @@ def test_the_digits_are_those_of_scikit_learn() -> None:
 
     table, classes = Samples().load("digits", seed=0)
     inputs, numbers = load_digits(return_X_y=True)
-    # The prepared rows are in another order.
+    # The prepared data set has its rows in another order.
     ours, theirs = np.c_[table.inputs, table.target], np.c_[unit(inputs), numbers]
     assert sorted(map(bytes, ours)) == sorted(map(bytes, theirs))
     assert classes == tuple("0123456789")

@@ -1,4 +1,4 @@
-"""The frontier study: names, Pareto fronts, winners, and what it is to show on the real data."""
+"""The frontier study: names, Pareto fronts, winners, and expected results on the real data."""
 
 import dataclasses
 import itertools
@@ -178,7 +178,7 @@ def test_a_reference_that_diverges_ends_it_before_the_others_run(tmp_path: Path)
 def test_the_front_is_what_no_other_point_beats() -> None:
     rng = np.random.default_rng(3)
     for _ in range(200):
-        # Few distinct values, so that ties are common.
+        # Only few distinct values, so that ties are common.
         points = rng.integers(0, 6, size=(rng.integers(1, 15), 2)).astype(float)
         points[rng.random(points.shape) < 0.05] = math.nan
         points[rng.random(points.shape) < 0.05] = math.inf
@@ -256,7 +256,7 @@ def test_the_front_and_the_winner_by_brute_force(small: Study) -> None:
 
 
 def test_nothing_wins_before_the_reference_has_come_to_rest(small: Study) -> None:
-    """After 60 rounds the reference is far from the optimum, and still falling: the least sent does not win."""
+    """After 60 rounds the reference's error is still falling, so the combination with the fewest bits is no winner."""
     errors = small.runs["DKLA float64"].rounds["train_mse"]
     best = small.centralised["train_mse"]
     assert errors.iloc[-1] > 1.1 * best
@@ -315,7 +315,7 @@ def test_names_of_the_front_do_not_cover_one_another(small: Study) -> None:
     figure = small.figures["frontier"]
     figure.draw_without_rendering()
     for panel in figure.axes:
-        # Without the leaders, which an annotation counts as part of itself.
+        # The method of Text excludes the leader line, which an annotation's extent would include.
         boxes = [Text.get_window_extent(text) for text in panel.texts]
         for one, other in itertools.combinations(boxes, 2):
             assert not one.overlaps(other)
@@ -325,7 +325,7 @@ def test_names_of_the_front_do_not_cover_one_another(small: Study) -> None:
 
 
 def test_its_combinations_are_tuned_for_the_bits_to_a_target_and_run_with_what_was_best(tmp_path: Path) -> None:
-    """A method's variants share its name in tables, but have separate values; explicit settings take precedence."""
+    """Variants of a method share its name in tables but are tuned separately; explicit settings take precedence."""
     chosen = {"methods": "DKLA,COKE", "coders": "float64,4", "censors": "none,geometric", **SMALL}
     flags = [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
     over = ("--over", "DKLA 4-bit.rho=0.001:0.1:log", "--over", "v=0.1:3:log", "--candidates", "3", "--seeds", "100")

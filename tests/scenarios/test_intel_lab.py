@@ -1,4 +1,4 @@
-"""The Intel lab study: on a small matrix in the same format, and on the real one where available."""
+"""The Intel lab study: on a small matrix in the same format, and on the real data if available."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ SMALL = {"rounds": 150, "features": 20, "rho": 0.05}
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Motes 1 to 8 in a ring, each heard by two on either side with 0.6, and an isolated ninth."""
+    """Create data of motes 1 to 8 in a ring, with reception 0.6 from two on either side, and an isolated ninth."""
     rows = [
         (a, b, RECEPTION if (a - b) % MOTES in (1, 2, MOTES - 1, MOTES - 2) else 0.05)
         for a in range(1, MOTES + 1)
@@ -53,14 +53,14 @@ def test_a_trace_has_the_places_of_the_motes(lab: Path) -> None:
     study = catalogue.find_study("intel_lab").execute(
         trace=True, data="field", algorithms="DKLA", remedies="none", rounds=2, features=5
     )
-    # As on the lab's plan, whose y axis points down.
+    # On the lab's plan the y axis points down.
     places = [(10 * np.cos(mote), -10 * np.sin(mote)) for mote in range(1, MOTES + 1)]
     for run in study.runs.values():
         scene = run.trace.scene
         assert scene is not None
         assert scene.positions is not None
         assert np.allclose(scene.positions, places)
-        # At the beginning, and after each of the two rounds.
+        # One state before the first round, and one after each of the two rounds.
         assert (run.states.groupby("agent").size() == 3).all()
 
 
@@ -82,7 +82,7 @@ def test_real_links_bias_and_remedies_bring_it_back(lab: Path) -> None:
 
 
 def test_energy_is_power_times_time(lab: Path) -> None:
-    """By hand: four neighbours; messages of 20 doubles and overhead; CC2420 at 0 dBm and 3 V."""
+    """Computed by hand: four neighbours; messages of 20 doubles and overhead; CC2420 at 0 dBm and 3 V."""
     study = run(algorithms="DKLA", remedies="edge-duals", rounds=40, round_period=2.0)
     energy = study.tables["energy"].set_index(["algorithm", "mote"])
     for name, heard in (("DKLA real", 4), ("DKLA edge-duals", 1)):
@@ -127,7 +127,7 @@ def test_what_one_seed_shows_is_said_to_be_one_seeds(lab: Path) -> None:
 
 def test_a_link_over_which_nothing_is_heard_is_named(lab: Path) -> None:
     table = pd.read_csv(lab / "intel_connectivity.csv.gz")
-    # Motes are numbered from 0, in their order.
+    # The study numbers motes from 0, in the order of their names.
     dead = (table["sender"] == 4) & (table["receiver"] == 2)
     table.loc[dead, "prob"] = 1e-9
     table.to_csv(lab / "intel_connectivity.csv.gz", index=False)

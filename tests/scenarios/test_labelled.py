@@ -29,7 +29,7 @@ def test_text_becomes_classes_and_columns_of_zeros_and_ones(folder: Path) -> Non
     data = load_labelled("small")
     assert data.classes == ("ant", "cat", "dog")
     assert data.labels.tolist() == [1, 2, 0]
-    # Values in order: "?", "blue", "red".
+    # The text values in sorted order: "?", "blue", "red".
     assert data.inputs.tolist() == [[1, 0, 0, 1], [2, 0, 1, 0], [3, 1, 0, 0]]
 
 

@@ -1,4 +1,4 @@
-"""The small studies of the lessons: counts and shares by hand, and the effect of acknowledgements and sums."""
+"""The small studies of the lessons: counts and shares computed by hand, effects of acknowledgements and sums."""
 
 import itertools
 import math
@@ -39,13 +39,13 @@ def test_a_tree_tells_all_only_with_acknowledgements() -> None:
     assert heard["tree-ack"] == [30] * 5
     assert sum(heard["tree"]) < sum(heard["flooding"]) < 150
     for table in tables:
-        # A node that did not hear does not forward.
+        # A node that did not receive the news does not forward it.
         assert table.loc["tree", "transmissions"] <= 29
         assert table.loc["tree-ack", "transmissions"] > 58
 
 
 def expected_messages(numbers: list[int]) -> int:
-    """Count by hand: each number travels until it meets a larger one, the largest once round; then the leader's."""
+    """Return the expected count: each number travels until a larger one stops it; then the leader's goes round."""
     ring, count = len(numbers), 0
     for place, number in enumerate(numbers):
         ahead = (numbers[(place + step) % ring] for step in itertools.count(1))
@@ -72,7 +72,7 @@ def test_an_election_survives_loss_only_with_acknowledgements() -> None:
 def test_only_running_sums_keep_the_mean() -> None:
     ideal, lossy = at_the_end(run("pushsum", loss=0.0, rounds=200)), at_the_end(run("pushsum", rounds=200))
     assert (ideal["error"] < 1e-6).all()
-    # All agree, but only running sums agree on the mean.
+    # All agents agree in both cases, but only with running sums on the mean.
     assert (lossy["spread"] < 1e-4).all()
     assert (lossy.loc[["metropolis", "push-sum"], "error"] > 0.01).all()
     assert lossy.loc["push-sum-running", "error"] < 1e-4
@@ -82,7 +82,7 @@ def test_running_sums_lose_nothing() -> None:
     study = run("pushsum", loss=0.3, rounds=60, agents=12, radius=0.6)
     graph = topology.random_geometric(12, 0.6, seed=1)
     agents = study.runs["push-sum-running"].agents
-    # Mass that a neighbour has sent, but which has not arrived, comes with the next frame.
+    # Mass that a neighbour has sent but that has not arrived is carried by its next frame.
     missing = sum(agents[other].sent - agents[node].known.get(other, 0.0) for node in graph for other in graph[node])
     assert sum(agent.held for agent in agents.values()) + missing == pytest.approx([66, 12])
     assert sum(agent.held[1] for agent in study.runs["push-sum"].agents.values()) < 1

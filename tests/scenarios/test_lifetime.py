@@ -1,4 +1,4 @@
-"""Lifetimes: against power × time by hand, with and without sleep; refusals, and the run folder's files."""
+"""Lifetimes: compared with power × time by hand, with and without sleep; refusals, and the run folder's files."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from netsim import BadInput
 from netsim.studies import Study, catalogue
 
 SMALL = {"agents": 4, "edges": 5, "features": 20, "rounds": 120, "battery": 2.0}
-LISTEN = 18.8e-3 * 3.0  # W; receiving takes as much
+LISTEN = 18.8e-3 * 3.0  # W of listening; receiving needs the same power
 
 
 def run(**parameters: Any) -> Study:
@@ -32,7 +32,7 @@ def rows(study: Study) -> dict[tuple[str, str], dict[str, float]]:
 def test_a_radio_that_always_listens_lasts_as_long_whatever_is_said(study: Study) -> None:
     found = rows(study)
     for method in ("DKLA", "COKE 3-bit"):
-        # Sending takes slightly less power than listening, and a few percent of the time.
+        # Sending needs slightly less power than listening, but takes only a few percent of the time.
         expected = 2.0 / LISTEN
         assert found[method, "listens always"]["first_death_rounds"] == pytest.approx(expected, abs=2)
         assert found[method, "listens always"]["median_death_rounds"] == pytest.approx(expected, abs=2)
@@ -43,7 +43,7 @@ def test_a_round_costs_power_times_time(study: Study) -> None:
     for (_, radio), row in rows(study).items():
         mj = sum(row[f"{state}_mj"] for state in ("transmit", "receive", "listen", "sleep"))
         awake = row["awake_%"] / 100
-        # Awake at 56.4 mW, less what sending at 52.2 mW saves; asleep at 60 uW. A round lasts 1 s.
+        # Awake radios need 56.4 mW, less what sending at 52.2 mW saves; asleep 60 uW. A round lasts 1 s.
         saved = row["transmit_mj"] * (56.4 / 52.2 - 1)
         assert mj == pytest.approx(56.4 * awake + 0.06 * (1 - awake) - saved, rel=0.02), radio
 
@@ -55,7 +55,7 @@ def test_days_and_charge_are_those_of_rounds_and_joules(study: Study) -> None:
         assert row["mah_a_day"] == pytest.approx(joules * 86_400 / 3.0 / 3.6)
         if math.isfinite(row["first_death_rounds"]):
             assert row["first_death_days"] == row["first_death_rounds"] / 86_400
-    # A receiver of 18.8 mA takes 451 mAh a day.
+    # A receiver of 18.8 mA uses 451 mAh per day.
     assert rows(study)["DKLA", "listens always"]["mah_a_day"] == pytest.approx(18.8 * 24, rel=0.01)
 
 
@@ -86,7 +86,7 @@ def test_batteries_differ_by_their_spread() -> None:
     (row,) = rows(study).values()
     held = np.sort(np.random.default_rng(0).uniform(0.5, 1.5, 4)) * 2.0 / LISTEN
     assert row["first_death_rounds"] == pytest.approx(held[0], abs=2)
-    # Half of the four.
+    # The second of four batteries is the median.
     assert row["median_death_rounds"] == pytest.approx(held[1], abs=2)
 
 

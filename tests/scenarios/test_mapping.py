@@ -1,4 +1,4 @@
-"""The feature map of a study: every study on random features takes a deep map, and chooses a bandwidth."""
+"""Feature maps in studies: every study with random features accepts a deep map, and can choose a bandwidth."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def test_the_median_distance() -> None:
 
 
 def test_tuning_finds_the_scale_of_the_target() -> None:
-    """The target's wavelengths are much shorter than the median distance."""
+    """The target varies on a scale much shorter than the median distance."""
     phi, setting, study = made(tune=True)
     table = study.tables["bandwidths"]
     assert len(table) == len(TIMES)
@@ -110,7 +110,7 @@ def test_studies_of_kernels_choose_their_bandwidth(name: str, way: str) -> None:
     given = catalogue.find_study(name).execute(**options)
     assert 0 < study.settings["sigma"] != given.settings["sigma"]
     assert ("bandwidths" in study.tables) == (way == "tune")
-    # The chosen value has an effect.
+    # The chosen value changes the run.
     assert study.trace_hash != given.trace_hash
 
 

@@ -1,4 +1,4 @@
-"""Probes of models give the same columns from all agents and from the states that workers send."""
+"""Probes of models give the same columns whether they read the agents or the states that workers send."""
 
 import networkx as nx
 import numpy as np

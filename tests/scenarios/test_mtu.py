@@ -1,4 +1,4 @@
-"""Bits against frames: sizes, shares and airtime by hand, and the effect of acknowledgements."""
+"""Bits against frames: sizes, shares and airtime computed by hand, and the effect of acknowledgements."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ from netsim.studies import Study, catalogue
 from tests.parts import every
 
 SMALL = {"agents": 5, "edges": 7, "rounds": 25}
-MOST, HEADER = 116, 17  # bytes of a fragment's payload, and of its header
+MOST, HEADER = 116, 17  # bytes of a fragment's payload and of its header
 
 
 def run(**parameters: Any) -> Study:
@@ -28,7 +28,7 @@ def test_frames_and_airtime_follow_from_bytes(study: Study) -> None:
     table = study.tables["by_bits"].set_index("bits")
     for bits, row in table.iterrows():
         assert row["payload_bytes"] == math.ceil(200 * int(str(bits)) / 8)
-        # Besides the elements: kind, sender, round, shape, range.
+        # A message also contains kind, sender, round, shape and range.
         assert 10 < row["message_bytes"] - row["payload_bytes"] < 32
         assert row["frames"] == math.ceil(row["message_bytes"] / MOST)
         on_air = row["message_bytes"] + HEADER * row["frames"]
@@ -40,7 +40,7 @@ def test_a_message_arrives_if_all_its_frames_do(study: Study) -> None:
     for _, row in study.tables["by_bits"].iterrows():
         share = 0.9 ** row["frames"]
         assert row["expected_%"] == pytest.approx(100 * share)
-        # 60 rounds, 14 links; losses are independent between links.
+        # There are 60 rounds and 14 links; losses are independent between links.
         band = 4 * math.sqrt(share * (1 - share) / (60 * 14))
         assert abs(row["arrived_%"] / 100 - share) < band
 
@@ -65,7 +65,7 @@ def test_energy_is_power_times_time_on_the_air(study: Study) -> None:
     row = study.tables["by_bits"].set_index("bits").loc[3]
     run_of = study.runs["DKLA 3-bit"]
     degrees = np.mean([len(list(run_of.agents[node].neighbors)) for node in run_of.agents])
-    # Each round one message is sent at 52.2 mW, and one of each neighbour received at 56.4 mW.
+    # In each round a mote sends one message at 52.2 mW, and receives one from each neighbour at 56.4 mW.
     assert degrees == 2.8
     assert row["mj"] == pytest.approx(row["airtime_ms"] * 1e-3 * (52.2 + 2.8 * 56.4), rel=1e-6)
 

@@ -33,7 +33,7 @@ def run(**parameters: Any) -> Study:
 
 
 def made(agents: int = 10, seed: int = 0, rounds: int = 1, **given: Any) -> NeuralTask:
-    """Return a task of the digits; ``given`` are fields of the samples and the model, and ``evaluated``."""
+    """Return a task of the digits; ``given`` may have fields of the samples and the model, and ``evaluated``."""
     samples = {name: given.pop(name) for name in ("rows", "partition") if name in given}
     measured = {"evaluated": given.pop("evaluated")} if "evaluated" in given else {}
     parts: dict[str, Any] = {"samples": NeuralSamples(**samples), "model": NetworkModel(**given), **measured}

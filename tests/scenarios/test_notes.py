@@ -1,4 +1,4 @@
-"""Notes of studies on a run name the true cause, or nothing."""
+"""The notes of studies on a run: they name the true cause, or there is no note."""
 
 from pathlib import Path
 from typing import Any
@@ -133,7 +133,7 @@ def test_one_agent_has_nobody_to_speak_to() -> None:
 
 def test_the_last_quarter_is_judged_and_not_the_running_mean() -> None:
     rounds = pd.DataFrame({"round": range(1, 9), "running_mse": [8.0, 4.0, 8 / 3, 2.0, 1.6, 8 / 6, 9 / 7, 10 / 8]})
-    # The errors are 8, 0, 0, 0, 0, 0, 1, 1.
+    # The mean of the last two of the errors 8, 0, 0, 0, 0, 0, 1, 1.
     assert recent_error(rounds) == pytest.approx(1.0)
     assert recent_error(rounds.iloc[:1]) == 8.0
 
@@ -210,7 +210,7 @@ GRAPH = topology.complete(4)
 
 
 def dkla(links: dict[tuple[int, int], Link], rounds: int = 200, duals: Duals | None = None, **options: Any) -> str:
-    """Return the notes on DKLA with four agents, except the usual one that all frames arrive."""
+    """Return the notes on DKLA with four agents, without the usual note that all frames arrived."""
     rng = np.random.default_rng(0)
     problems = {i: LocalProblem(rng.random((20, 3)), rng.random(20), loss=Squared(), regularizer=1e-3) for i in GRAPH}
     censor = options.pop("censor", Always())
@@ -251,7 +251,7 @@ def test_links_over_which_next_to_nothing_was_heard_are_named() -> None:
 def test_links_that_fell_silent_are_named_with_the_round_and_those_that_healed_are_not() -> None:
     lossy = {"link": Link(loss=0.3), "duals": RunningSums()}
     fell = dkla({}, faults=[LinkDown(0, 1, at=50, one_way=True), LinkDown(2, 3, at=50, until=150)], **lossy)
-    # Checked in rounds 32, 64, 128, …, of which one is in the run's first half.
+    # Links are checked in rounds 32, 64, 128, …; only some of these are in the first half of the run.
     assert "Nothing since round 64 over 0 → 1. " in fell
     assert fell.endswith("is made good late or never.")
     healed = dkla({}, faults=[LinkDown(2, 3, at=50, until=150)], **lossy)
@@ -260,7 +260,7 @@ def test_links_that_fell_silent_are_named_with_the_round_and_those_that_healed_a
 
 
 def test_who_says_nothing_has_no_dead_link() -> None:
-    """A censor that silences all agents after the first rounds, in which some frames are lost."""
+    """Frames are lost in the first rounds; afterwards a censor silences all agents, so no link is reported as dead."""
 
     class First(Always):
         def speaks(self, change: Any, state: Any, round_number: int, rng: Any) -> bool:
@@ -305,7 +305,7 @@ def on_the_air(radio: Radio) -> Run:
 
 def test_who_sends_while_others_do_hears_nothing_and_that_is_named() -> None:
     run = on_the_air(Radio(access="aloha"))
-    # All four send at once: every frame finds its receiver sending.
+    # All four agents send at the same time, so every frame finds its receiver sending.
     assert unheard("Talks", run) == (
         "Talks missed frames: 120 of 120 frames did not arrive in time (half duplex 120). "
         "Half duplex: their receivers were sending at the time."
@@ -313,7 +313,7 @@ def test_who_sends_while_others_do_hears_nothing_and_that_is_named() -> None:
 
 
 def test_frames_that_find_no_access_are_named() -> None:
-    # One assessment without back-off: only the first node sends, and the others give up.
+    # With one assessment and no back-off only the first node sends, and the others give up.
     run = on_the_air(Radio(max_csma_backoffs=0, min_be=3, unit_backoff=100e-6))
     failed = dict(zip(run.ledger.causes, run.ledger.exits, strict=True))["access_failed"]
     assert 0 < failed < 120
@@ -324,7 +324,7 @@ def test_frames_that_find_no_access_are_named() -> None:
 
 
 def test_frames_for_who_is_asleep_are_named() -> None:
-    # The first two are awake as a round opens, the others half a round later.
+    # The first two nodes are awake at the beginning of a round, the others half a round later.
     cycle = DutyCycle(period=1.0, awake=0.4, offsets={2: 0.5, 3: 0.5})
     said = unheard("Talks", on_the_air(Radio(duty_cycle=cycle)))
     assert said is not None

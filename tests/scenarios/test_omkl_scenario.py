@@ -1,4 +1,4 @@
-"""The study of online multi-kernel learning: what is known of its results, and what it leaves in the run folder."""
+"""The study of online multi-kernel learning: its known results, and the contents of the run folder."""
 
 import os
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_links_and_bits_side_by_side(study: Study) -> None:
 
 
 def test_losses_are_those_of_the_recursion(study: Study) -> None:
-    # The first repetition, from its streams up, without a network.
+    # Recompute the first repetition from its streams, without a network.
     table = TwoClasses(rows=400).resolved("synthetic").table("synthetic", 0)
     number = int(np.random.SeedSequence(0).generate_state(2)[0])
     streams = ModelSetting(agents=AGENTS, features=FEATURES).streams(table, ROUNDS, DataSeed(seed=number))
@@ -103,7 +103,7 @@ def test_means_bands_and_tails(study: Study) -> None:
 
 
 def test_what_lies_between_repetitions_is_students_interval(study: Study) -> None:
-    """For two repetitions the interval extends to 12.7 / 2 times their distance; two standard errors would be once."""
+    """For two repetitions the half-width is 12.7 / 2 times their distance; two standard errors would be once."""
     assert study.titles["differences"].endswith("±: 95 % interval of the mean (Student's t, n = 2)")
     assert "bands: 95 % interval of the mean (Student's t, n = 2)" in study.figures["losses"].get_suptitle()
     rng = np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""One agent alone: every study works, sends nothing and raises no warning (warnings fail a test)."""
+"""A single agent: every study works, sends nothing, and raises no warning (warnings fail a test)."""
 
 from typing import Any
 
@@ -24,15 +24,15 @@ ALONE: dict[str, dict[str, Any]] = {
     "neural": {"data": "digits", "rounds": 20},
     "deep_network": {"rounds": 10, "width": 8, "tune": False, "rows": 300},
 }
-# They compare messages, and an agent alone sends none.
+# These studies compare messages, and a single agent sends none.
 OF_MESSAGES = {"online", "dynamic", "omkl", "deep_network"}
 BETWEEN_AGENTS = {"election": 3, "frontier": 2, "privacy": 2}
 OF_ONE_AGENT = {"deep"}
-# The study is about two generals.
+# The study needs two generals.
 OF_TWO_AGENTS = {"generals"}
-# Data fix their motes, or they run other studies, or they measure frames on the air.
+# Their data set fixes the motes, or they run other studies, or they measure frames on the air.
 OF_MOTES_AND_SWEEPS = {"convergecast", "intel_lab", "lifetime", "mtu", "packet_loss", "papers", "ulb_library"}
-# A suite fixes the number of agents.
+# Their suite fixes the number of agents.
 OF_A_SUITE = {"bench", "bench_case", "theory"}
 
 
@@ -52,7 +52,7 @@ def test_one_agent_alone(name: str, tmp_path: Any) -> None:
     assert bool(study.answered) == (name not in OF_MESSAGES), "what was not measured is not answered"
     assert study.hero in study.figures
     folder = study.save(tmp_path / "out")
-    # All figures are drawn, without a warning.
+    # No figure failed to be drawn.
     assert load(folder)["summary"]["failed"] == {}
     assert not [note for note in study.notes if ".png: " in note]
     numbers = study.rounds.drop(columns="algorithm").to_numpy(dtype=float)

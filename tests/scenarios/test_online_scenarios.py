@@ -1,4 +1,4 @@
-"""The online and dynamic scenarios: known results, and the files of their run folders."""
+"""The online and dynamic studies: their known results, and the files of their run folders."""
 
 import dataclasses
 import math
@@ -129,7 +129,7 @@ def test_quantized_and_censored_ends_near_the_plain_method_with_a_tenth_of_its_b
 
 @needs_data
 def test_what_the_censor_kept_back_at_first_is_made_good_in_the_end() -> None:
-    """Prepared as for the printed tables: the running error keeps early losses, the last tenth does not."""
+    """Prepared as for the printed tables. The running error contains early losses; the last tenth does not."""
     study = run("online", data="tomshardware", algorithms="ODKLA,QC-ODKLA")
     errors = study.rounds.pivot(index="round", columns="algorithm", values="running_mse")
     count = len(errors)
@@ -147,7 +147,7 @@ def test_a_bandwidth_that_does_not_learn_is_said_so() -> None:
 
 @pytest.mark.parametrize("reach", [4.0, 0.02])
 def test_dynamic_methods_with_a_fixed_range_equal_their_recursion(reach: float) -> None:
-    """With the wider range nothing is clipped, with the narrow one much."""
+    """With the wider range no value is clipped; with the narrow one many are."""
     agents, rounds, rho, regularizer = 4, 80, 0.5, 1e-2
     model: dict[str, Any] = {"agents": agents, "features": 6, "sigma": 0.5, "regularizer": regularizer}
     coding: dict[str, Any] = {"bits": 5, "range": reach, "threshold": 0.3, "decay": 0.5, "compare_bits": "3,6"}
@@ -186,7 +186,7 @@ def test_compared_bits_take_the_step_sizes_given() -> None:
 
 
 def test_dokl_by_a_dense_solve_is_dokl_and_takes_longer_steps() -> None:
-    """The ratio in table 3.1 is for a dense solve."""
+    """The ratio of times in table 3.1 is that of a dense solve."""
     study = run("online", rounds=60, features=60, algorithms="DOKL,DOKL dense")
     by = study.rounds.pivot(index="round", columns="algorithm", values="running_mse")
     np.testing.assert_allclose(by["DOKL dense"], by["DOKL"], rtol=1e-9)

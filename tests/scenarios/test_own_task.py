@@ -1,4 +1,4 @@
-"""`--task mine.py`: a user's problem against its known solution, and refusals."""
+"""`--task mine.py`: a user's problem compared with its known solution, and refusals."""
 
 from pathlib import Path
 from typing import Any
@@ -65,11 +65,11 @@ def refusal(study: str = "coke", **parameters: Any) -> str:
 
 
 def test_all_methods_find_the_mean_of_the_bowls(tmp_path: Path) -> None:
-    """The sum of |θ - c_i|² is least at the mean of c_i, (1, 2)."""
+    """The sum of |θ - c_i|² has its minimum at the mean of the c_i, which is (1, 2)."""
     study = run(task=file(tmp_path), rounds=150, rho=1.0, eta=0.02, threshold=0.0, seed=1)
     last = study.rounds.groupby("algorithm").last()
     assert last.loc[["DKLA", "COKE"], "distance"].max() < 1e-9
-    # A constant step leaves CTA off the optimum.
+    # A constant step size leaves CTA away from the optimum.
     assert 1e-6 < last.loc["CTA", "distance"] < 0.2
     assert study.centralised == pytest.approx({"distance": 0.0, "first": 1.0}, abs=1e-7)
     assert last["train_mse"].isna().all()
@@ -82,7 +82,7 @@ def test_the_seed_reaches_the_file_and_the_graph_is_its_own(tmp_path: Path) -> N
     path = file(tmp_path)
     for seed in (0, 3):
         found = run(task=path, rounds=1, algorithms="CTA", eta=0.5, seed=seed).rounds
-        # CTA's first step from zero is 2η c_0 = (0, seed), so all distances from (1, 2) are known.
+        # CTA's first step from zero gives 2η c_0 = (0, seed), so all distances from (1, 2) are known.
         assert found["distance"].iloc[0] == max(1.0, abs(seed - 2.0), abs(2.0 - seed))
 
 
@@ -93,7 +93,7 @@ def test_the_example_learns_what_scikit_learn_does() -> None:
     study = run(task=str(EXAMPLE), rounds=60, rho=0.02, algorithms="DKLA", seed=4)
     samples = np.random.default_rng(4).standard_normal((8, 50, 6)).reshape(400, 6)
     x, y = samples[:, :5], np.sign(samples @ [2, -1, 0, 1, 0.5, 0.5])
-    # scikit-learn minimises sum(loss) + |θ|²/(2C); ours is mean(loss) + 0.01 |θ|², 400 times smaller.
+    # scikit-learn minimises sum(loss) + |θ|²/(2C); netsim minimises mean(loss) + 0.01 |θ|², which is 400 times smaller.
     best = LogisticRegression(C=1 / 8, fit_intercept=False, tol=1e-10, max_iter=1000).fit(x, y).coef_[0]
     for agent in study.runs["DKLA"].agents.values():
         np.testing.assert_allclose(agent.theta, best, atol=1e-3)
@@ -232,11 +232,11 @@ LOSS = (
     .replace("    return [KIND([0, seed])", "    global COSTS\n    COSTS = [KIND([0, seed])")
     .replace("], GRAPH, measure", "]\n    return COSTS, GRAPH, measure")
 )
-"""The bowls with their mean as the measure."""
+"""The task with the bowls, whose measure is the mean cost."""
 
 
 def least(seed: int) -> float:
-    """Return the least mean of |θ - c|² over c = (0, s), (1, 2), (2, 4 - s): their variance around (1, 2)."""
+    """Return the minimum over θ of the mean of |θ - c|² for c = (0, s), (1, 2), (2, 4 - s), attained at (1, 2)."""
     return (2 + 2 * (seed - 2) ** 2) / 3
 
 
@@ -365,7 +365,7 @@ def moving(tmp_path: Path, count: int = 1, graph: str = "None", measure: str = B
 
 
 def test_an_agent_alone_follows_its_recursion(tmp_path: Path) -> None:
-    """Each round's model is evaluated on its cost, (θ - t - s)², before the update."""
+    """Each round's model is evaluated on the round's cost (θ - t - s)² before the update."""
     study = run("online", task=moving(tmp_path), rounds=6, algorithms="RFF-DOKL,DDKL", step=0.25, rho=1.0, seed=2)
     for name, share in (("RFF-DOKL", 0.5), ("DDKL", 1.0)):
         theta, lost, losses, behind = 0.0, 0.0, [], []
@@ -383,7 +383,7 @@ def test_an_agent_alone_follows_its_recursion(tmp_path: Path) -> None:
 
 
 def test_two_agents_follow_linearised_admm(tmp_path: Path) -> None:
-    """θ_i ← θ_i − [∇ + ρ(θ_i − θ_n) + γ_i]/(η + 2ρ), γ_i ← γ_i + ρ(θ_i − θ_n); states travel as float32."""
+    """θ_i ← θ_i − [∇ + ρ(θ_i − θ_n) + γ_i]/(η + 2ρ), γ_i ← γ_i + ρ(θ_i − θ_n); states are sent as float32."""
     path = moving(tmp_path, count=2, graph="nx.path_graph(2)", measure="None")
     study = run("online", task=path, rounds=30, algorithms="ODKLA", rho=0.5, eta=3.0)
     theta, gamma, lost = np.zeros(2), np.zeros(2), 0.0
@@ -434,7 +434,7 @@ def test_online_refuses_flags_without_meaning(tmp_path: Path) -> None:
 def test_the_moving_example_follows_the_truth() -> None:
     example = ROOT / "docs" / "examples" / "moving.py"
     study = run("online", task=str(example), rounds=600, algorithms="RFF-DOKL", step=0.1)
-    # Started at zero the model is 3 from the truth; the noise's variance is 0.01.
+    # The initial model, zero, is at distance 3 from the truth; the noise's variance is 0.01.
     assert study.rounds["from_truth"].iloc[-100:].max() < 0.05
 
 

@@ -1,4 +1,4 @@
-"""The packet loss study: its expected results, no repeated work, and its refusals."""
+"""The packet loss study: its expected results, reuse of finished runs, and its refusals."""
 
 import dataclasses
 import json
@@ -77,9 +77,9 @@ def test_the_notes_name_what_shows_it(swept: tuple[Study, Path]) -> None:
 def test_what_is_done_is_not_done_again(swept: tuple[Study, Path]) -> None:
     study, folder = swept
     before = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/run.json")}
-    # 4 families, and 2 with running sums, of 4 seeds: at 0, at 0.3, and in bursts at 0.3.
+    # 4 families, and 2 of them with running sums; 4 seeds; losses 0, 0.3, and 0.3 in bursts.
     assert len(before) == (4 + 2) * 4 * 3
-    # One result is deleted, as after an interrupted run.
+    # Delete one result, as if the run had been interrupted.
     gone = min(before)
     gone.unlink()
     again = run(folder, **SMALL, remedies="running-sums")
@@ -126,7 +126,7 @@ FEW: dict[str, object] = {**TINY, "repeats": 2, "jobs": 1, "lost": "0.3", "burst
 
 
 def alone(family: str, loss: float, seed: int = 0, **given: Any) -> float:
-    """Return the final error of a method in the study coke."""
+    """Return the final error of a method run by the study coke."""
     study = catalogue.find_study("coke").execute(
         **{**TINY, "conventions": "text", "algorithms": family, "loss": loss, "seed": seed, **given}
     )
@@ -134,7 +134,7 @@ def alone(family: str, loss: float, seed: int = 0, **given: Any) -> float:
 
 
 def ended(study: Study, family: str, loss: float, seed: int = 0, remedy: str = "none") -> float:
-    """Return the final error of a run of this study."""
+    """Return the final error of a run of the study packet_loss."""
     runs = study.tables["runs"].set_index(["family", "remedy", "loss", "seed"])
     return float(runs.loc[(family, remedy, loss, seed), "train_mse"])
 
@@ -168,7 +168,7 @@ def test_values_that_nothing_takes_are_refused_before_anything_runs(text: str, w
 
 @pytest.mark.slow
 def test_each_share_runs_with_what_was_tuned_for_it(tmp_path: Path) -> None:
-    # The study's own steps are bad, so tuning finds others.
+    # The given step sizes are bad, so tuning must choose others.
     given = {**TINY, "algorithms": "CTA,DKLA", "eta": 1e-4, "rho": 100.0, "loss": "0,0.3", "conventions": "text"}
     flags = [word for name, value in given.items() for word in (f"--{name}", str(value))]
     over = ("--over", "CTA.eta=0.1:1", "--over", "DKLA.rho=0.001:0.1:log", "--candidates", "3", "--validation", "none")
@@ -200,7 +200,7 @@ def test_it_takes_what_it_was_tuned_for_by_itself(tmp_path: Path) -> None:
 
 
 def rows(errors: dict[tuple[str, float], list[float]], apart: float = 1e-9) -> pd.DataFrame:
-    """Return runs of a family DKLA: errors over an optimum of 1, by remedy and loss, of seeds 0, 1, ..."""
+    """Return runs of DKLA, with errors by remedy and loss for seeds 0, 1, …; the optimum's error is 1."""
     table = [
         {"family": "DKLA", "remedy": remedy, "burst": 1.0, "loss": loss, "seed": seed, "optimum": 1.0}
         | {"train_mse": error, "test_mse": error, "consensus_error": apart, "dual_residual": 0.1 * loss}
@@ -230,7 +230,7 @@ def test_notes_follow_from_the_numbers() -> None:
 
 
 def test_the_interval_of_two_seeds_is_that_of_their_mean() -> None:
-    """Two errors, 23 and 27 % above: their 95 % interval is 12.7 times as long as the range between them."""
+    """For errors of 23 and 27 % the 95 % interval is 12.7 times as wide as the difference between them."""
     means = summarised(with_errors(rows({("none", 0.0): [1.0, 1.0], ("none", 0.1): [1.23, 1.27]})))
     (row,) = pick(means, ABOVE_LOSS_FREE, loss=0.1).to_dict("records")
     assert (row["low"], row["high"]) == pytest.approx((25.0 - 12.706 * 2, 25.0 + 12.706 * 2), abs=1e-2)
@@ -279,7 +279,7 @@ def test_runs_in_no_mean_are_counted_in_a_line() -> None:
 
 
 def tuned(path: Path, best: dict[tuple[float, str], dict[str, dict[str, float]]]) -> str:
-    """Write a file of best settings, by loss and remedy, as `netsim tune coke` does."""
+    """Write a file of best settings by loss and remedy, in the format of `netsim tune coke`."""
     parts = [
         ({"loss": loss, "remedy": remedy, "method": method}, values)
         for (loss, remedy), each in best.items()
@@ -334,7 +334,7 @@ def test_a_folder_of_sweeps_is_refused_in_a_line(tmp_path: Path) -> None:
 
 
 def bowls(seed: int, agents: int = 4) -> Any:
-    """Return quadratic costs around points of a seed, no graph, and the distance to their mean."""
+    """Return quadratic costs around points drawn from a seed, no graph, and the distance to their mean as measure."""
     points = np.random.default_rng(seed).normal(size=(agents, 2))
     costs = [LocalProblem(np.eye(2), each, loss=Squared(), regularizer=0.0) for each in points]
     return costs, None, lambda models: {"distance": float(np.abs(models - points.mean(axis=0)).max())}
@@ -342,7 +342,7 @@ def bowls(seed: int, agents: int = 4) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class EveryThird:
-    """Every third frame over a link is lost."""
+    """A loss model that loses every third frame over a link."""
 
     mean: float = 1 / 3
 
@@ -369,7 +369,7 @@ def test_the_definition_takes_parts_of_ones_own() -> None:
 
 @needs_data
 def test_on_air_quality_as_measured_by_others(tmp_path: Path) -> None:
-    """The same kind of result as 1,500 rounds, in fewer."""
+    """Fewer rounds than the usual 1,500 must give the same kind of result."""
     given = {"data": "airquality", "sigma": 0.5, "rounds": 400, "lost": "0.001,0.01,0.3", "burst": 1.0}
     study = run(tmp_path / "runs", **given, remedies="running-sums", repeats=2)
     assert above(study, "DKLA", "none", 0.01) > 15.0

@@ -45,7 +45,7 @@ QUIET = Reporter(quiet=True)
 
 
 class Known(Runs):
-    """Runs with given rounds, and with the error of a constant predictor in each column."""
+    """Runs with given rounds, and with the error of a constant predictor for each column."""
 
     def __init__(self, work: Work, rounds: pd.DataFrame, **constant: float) -> None:
         super().__init__(work, Path("known"))
@@ -54,7 +54,7 @@ class Known(Runs):
 
 
 def known(values: dict[int, list[float]], work: Work = BASE, **constant: float) -> Known:
-    """Return runs of an algorithm A, by seed and round from 1; each round sends ten."""
+    """Return runs of an algorithm A with given values by seed and round, counted from 1; ten messages per round."""
     rows = [
         {"seed": seed, "algorithm": "A", "round": number, "train_mse": value, "transmissions": 10 * number}
         for seed, column in values.items()
@@ -81,7 +81,7 @@ def test_a_printed_number_agrees_where_95_percent_of_further_runs_lie() -> None:
 def test_the_interval_is_students() -> None:
     values = [1.0, 1.1, 0.9, 1.05, 0.95]
     found = judge(Cell("x", 1.0), values)
-    # statsmodels' and every textbook's prediction interval.
+    # The usual prediction interval for one more value, as statsmodels computes it.
     half = stats.t.ppf(0.975, 4) * np.std(values, ddof=1) * math.sqrt(1 + 1 / 5)
     assert (found.low, found.high) == pytest.approx((1.0 - half, 1.0 + half))
     assert found.verdict == AGREES
@@ -105,7 +105,8 @@ def test_a_run_without_the_value_differs() -> None:
 
 @pytest.mark.parametrize(
     ("values", "verdict"),
-    # Three values 0.1 apart: 0.248 to either side of their mean. Two: 12.7 times half their distance.
+    # Three values 0.1 apart: the interval is 0.248 to either side of the mean. Two values: 12.7 times half their
+    # distance.
     [([0.65, 0.75, 0.85], AGREES), ([1.15, 1.35, 1.25], DIFFERS), ([0.7, 0.8, 0.9], OPEN), ([0.98, 0.99], OPEN)],
 )
 def test_a_statement_holds_where_the_interval_of_the_mean_does(values: list[float], verdict: str) -> None:
@@ -124,12 +125,12 @@ def test_a_statement_that_is_just_true_is_denied_by_one_in_forty() -> None:
 # --- what does not learn ----------------------------------------------------------------------------------------------
 
 HOLLOW = {0: [3.0, 1.0], 1: [3.1, 1.1], 2: [2.9, 0.9]}
-"""Its error at the end is 1, in the mean over the seeds."""
+"""Errors by seed and round; the mean over the seeds of the final error is 1."""
 
 
 @pytest.mark.parametrize(("constant", "void"), [(0.5, True), (1.0, True), (1.1, True), (1.2, False), (20.0, False)])
 def test_a_claim_about_a_model_that_does_not_learn_is_void(constant: float, void: bool) -> None:
-    """A model learns if its error is a tenth below the best constant's."""
+    """A model counts as learning if its error is at least a tenth below that of the best constant."""
     for cell, verdict in (
         (Cell("k = 2", 1.0), AGREES),
         (Cell("k = 2", 9.0), DIFFERS),
@@ -158,7 +159,7 @@ def test_the_best_algorithm_that_a_claim_is_about_must_learn() -> None:
 
 @pytest.mark.parametrize(("largest", "void"), [(0.8, True), (0.75, False)])
 def test_of_classes_it_is_the_share_of_wrong_answers(largest: float, void: bool) -> None:
-    """With 81 % right and a largest class of 80 %, the error is 0.95 of the error of always naming this class."""
+    """With 81 % correct answers and a largest class of 80 %, the error is 0.95 of that of always naming this class."""
     rounds = known(HOLLOW).rounds.assign(test_accuracy=0.81)
     found = judged(claim(Cell("k = 2", 1.0)), {"base": Known(BASE, rounds, test_accuracy=largest)})
     assert found.void == void
@@ -166,7 +167,7 @@ def test_of_classes_it_is_the_share_of_wrong_answers(largest: float, void: bool)
 
 @pytest.mark.parametrize(("constant", "void"), [(1.0, True), (1.2, False)])
 def test_of_a_running_mean_it_is_that_of_the_last_fifth_of_the_rounds(constant: float, void: bool) -> None:
-    """Errors 9, 9, 9, 9, 1: the mean of all is 7.4, but the last fifth is 1."""
+    """For the errors 9, 9, 9, 9, 1 the mean over all rounds is 7.4, but over the last fifth it is 1."""
     errors = [9.0, 9.0, 9.0, 9.0, 1.0]
     rounds = known({seed: (np.cumsum(errors) / np.arange(1, 6)).tolist() for seed in range(3)}).rounds
     runs = Known(BASE, rounds.rename(columns={"train_mse": "running_mse"}), running_mse=constant)
@@ -193,7 +194,7 @@ def test_a_cause_is_shown_of_what_is_void_too() -> None:
 
 
 def test_studies_say_what_a_constant_answer_gets(tmp_path: Path) -> None:
-    """Written down as the target's variance of the very samples, and the share of the largest class."""
+    """A constant's error is the target's variance over the samples used; its accuracy, the largest class's share."""
     runs = do([BASE, Work("classes", "omkl", {**SMALL_CLASSES, "repeats": 1})], tmp_path, range(2), 1, QUIET)
     for seed, constant in runs["base"].constants.items():
         targets = np.concatenate([part.train_target for part in synthetic(SMALL["agents"], seed=seed)])
@@ -240,7 +241,7 @@ def test_what_is_not_there_is_named_in_one_line() -> None:
 
 
 def missing_table() -> None:
-    """Request a table that the study of existing runs lacks."""
+    """Request a table that the study of the existing runs does not have."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -294,7 +295,7 @@ def test_a_claim_may_be_about_other_algorithms_in_another_setting() -> None:
 
 
 def test_every_claim_has_one_outcome() -> None:
-    """Among outcomes, full agreement in another setting precedes partial agreement as stated."""
+    """Full agreement in another setting takes precedence over partial agreement in the stated setting."""
     runs: dict[str, Runs] = {"base": known({0: [3.0, 2.0], 1: [3.1, 2.1], 2: [2.9, 1.9]}), "other": NEAR}
     found = {
         "agrees": claim(Cell("k = 1", 3.0)),
@@ -345,7 +346,7 @@ def test_missing_data_are_named_and_end_nothing(tmp_path: Path, monkeypatch: pyt
     )
     assert found.verdict == NO_DATA
     assert "'twitter'" in found.missing
-    # The report leaves the house.
+    # The report is published, so it must not contain local paths.
     assert str(tmp_path) not in found.missing
 
 
@@ -355,7 +356,7 @@ def test_runs_that_fail_are_told(tmp_path: Path) -> None:
 
 
 def test_seeds_without_a_run_are_told(tmp_path: Path) -> None:
-    """Some ensembles of so few sensors are disconnected, which the study refuses."""
+    """With so few sensors some ensembles are disconnected, which the study refuses."""
     few = Work("few", "projections", {"agents": 5, "examples": 12, "sweeps": 1})
     runs = do([few], tmp_path, range(2), 1, QUIET)
     assert not runs["few"].missing
@@ -365,7 +366,7 @@ def test_seeds_without_a_run_are_told(tmp_path: Path) -> None:
 
 
 def test_static_regret_is_read_a_round_at_the_end_over_the_first_quarter() -> None:
-    """√t for ODKLA, t^0.9 for QC-ODKLA, measured every second round; infinity after a divergence."""
+    """The regret is √t for ODKLA and t^0.9 for QC-ODKLA, measured every second round; infinite after divergence."""
     rows = [
         {"seed": seed, "algorithm": name, "round": t, "static_regret": (t**power if t % 2 == 0 else math.nan)}
         for seed in range(3)
@@ -439,7 +440,7 @@ def test_the_report_tells_every_claim(tmp_path: Path) -> None:
 
 
 def test_of_a_claim_in_part_some_cells_agree() -> None:
-    """A partial claim needs at least one agreeing cell."""
+    """A claim is confirmed in part if at least one cell agrees."""
     far = {0: [3.0, 2.0], 1: [3.1, 10.0], 2: [2.9, 20.0]}
     none, some = claim(Cell("k = 1", 1.0), Cell("k = 2", 10.0)), claim(Cell("k = 1", 3.0), Cell("k = 2", 10.0))
     open_ones = claim(Cell("k = 2", 10.0), Cell("k = 2", 11.0))
@@ -482,7 +483,7 @@ def test_every_paper_can_be_judged_by_the_works_that_it_names() -> None:
 
 
 def test_the_study_leaves_report_claims_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The projections alone: they need no data; here with little to do."""
+    """Only the projections are run, since they need no data; the amount of work is reduced."""
     paper = PAPERS["projections"]
     few = {"agents": 6, "examples": 40, "sweeps": 8}
     works = tuple(Work(work.name, work.study, {**work.settings, **few}) for work in paper.works)
@@ -496,7 +497,7 @@ def test_the_study_leaves_report_claims_and_figures(tmp_path: Path, monkeypatch:
     assert {f"{name}.png" for name in study.figures} == set(re.findall(r"\]\((\w+\.png)\)", text))
     claims = pd.read_csv(folder / "claims.csv")
     assert set(claims["paper"]) == {"projections"}
-    # By theorem 2 no step leads away from the limit.
+    # By theorem 2 no step increases the distance to the limit.
     assert claims.loc[claims["where"] == "theorem 2", "verdict"].tolist() == [AGREES]
 
 

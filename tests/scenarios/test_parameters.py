@@ -1,4 +1,4 @@
-"""Every parameter of every study is read, documented, and has one meaning; users' methods can join."""
+"""Every parameter of every study is read, documented, and has one meaning; users' methods can be added."""
 
 import ast
 import dataclasses
@@ -28,7 +28,7 @@ SMALL = {"agents": 4, "rounds": 20, "features": 8}
 
 
 def read_in(tree: ast.AST) -> set[str]:
-    """Return the names read as names or attributes, and those that a loop passes to getattr."""
+    """Return the names read as variables or attributes, and the names that a loop passes to getattr."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
@@ -42,7 +42,7 @@ def read_in(tree: ast.AST) -> set[str]:
 
 @cache
 def read() -> dict[Path, set[str]]:
-    """Return the names read by each file of the studies."""
+    """Return the names read in each file of the studies."""
     files = [*(ROOT / "scenarios").rglob("*.py"), ROOT / "netsim" / "studies" / "seeds.py"]
     return {path: read_in(ast.parse(path.read_text())) for path in files}
 
@@ -52,7 +52,7 @@ def test_every_parameter_is_read(name: str) -> None:
     study = catalogue.find_study(name)
     groups = {field.name for _, group in study.groups for field in dataclasses.fields(group)}
     everywhere = set().union(*read().values())
-    # Short names of an experiment are paths to parameters of its parts, and switches request a measure.
+    # An experiment's short names are paths to parameters of its parts, or switches that request a measure.
     paths = {each.name for each in getattr(study.function, "named_parameters", list)()}
     for parameter in study.parameters:
         assert parameter.name in everywhere | paths, parameter.name
@@ -78,7 +78,7 @@ def test_one_name_for_one_thing() -> None:
         for parameter in catalogue.find_study(name).parameters:
             found.setdefault(parameter.name, set()).add(parameter.kind)
     assert {"losses", "loss_function", "draws", "seeds"} & set(found) == set()
-    # Steps that one study takes as a list to compare are numbers in the others.
+    # Step sizes are numbers in most studies, but some studies take a list of them to compare.
     assert {name for name, kinds in found.items() if len(kinds) > 1} <= {"eta", "gamma"}
 
 
@@ -317,7 +317,7 @@ def with_own(name: str, folder: Path, body: str, base: str | None = None, **more
 def test_a_coder_of_its_own_codes_what_it_sends(name: str, tmp_path: Path) -> None:
     study = with_own(name, tmp_path, "coder: Coder = field(default_factory=lambda: Uniform(4))")
     last = study.rounds.groupby("algorithm").last().loc["mine"]
-    elements = 8 if ADMM[name] == "DKLA" else 16  # a cosine a feature, or a sine, too
+    elements = 8 if ADMM[name] == "DKLA" else 16  # one cosine per feature, or a sine and a cosine
     assert last["transmissions"] == 4 * 20
     assert last["payload_bits"] == 4 * 20 * (4 * elements + 32)
 

@@ -1,4 +1,4 @@
-"""Partitions against the numbers that follow from their definitions: shares, their variance, chances over seeds."""
+"""Partitions compared with results of their definitions: shares, their variance, and frequencies over seeds."""
 
 import dataclasses
 from itertools import islice
@@ -27,12 +27,12 @@ Labels = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def balanced(classes: int, each: int) -> Labels:
-    """Return class numbers in random order, equally many of each."""
+    """Return class numbers in random order, the same number of each class."""
     return np.random.default_rng(0).permutation(np.repeat(np.arange(float(classes)), each))
 
 
 def counts(text: str, labels: Labels, agents: int, seed: int = 0) -> np.ndarray[Any, Any]:
-    """How many samples of each class each agent has, shape (agents, classes)."""
+    """Return how many samples of each class each agent has, shape (agents, classes)."""
     classes = int(labels.max()) + 1
     parts = Partition.parse(text).divide(labels, agents, seed=seed, classes=classes)
     return np.stack([np.bincount(labels[part].astype(int), minlength=classes) for part in parts])
@@ -82,7 +82,7 @@ def test_one_shard_of_one_class_each_is_any_class_with_the_same_chance() -> None
 
 
 def test_two_shards_are_of_one_class_as_often_as_two_cards_are() -> None:
-    """Of 20 shards, two of each of ten classes, the second has the first one's class with chance 1/19."""
+    """With 20 shards, two per class, an agent's second shard has the class of its first with probability 1/19."""
     labels = balanced(10, 12)
     single = [np.mean((counts("shards:2", labels, 10, seed) > 0).sum(axis=1) == 1) for seed in range(600)]
     assert abs(np.mean(single) - 1 / 19) < 4 * stats.sem(single)
@@ -100,27 +100,27 @@ def test_shards_of_numbers_are_intervals() -> None:
 
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0])
 def test_dirichlet_shares_have_the_mean_variance_and_law_of_their_distribution(alpha: float) -> None:
-    """A share of a class with share p is Beta(αp, α(1 - p)), with mean p and variance p(1 - p)/(α + 1)."""
-    # Many agents, because exhausted labels reduce the variance: by 7 % with 400 agents, by 2 % with these.
+    """The share of a class with overall share p is Beta(αp, α(1 - p)): mean p, variance p(1 - p)/(α + 1)."""
+    # Classes that run out reduce the variance: by 7 % with 400 agents, but only by 2 % with this many.
     sizes, agents, each = np.array([100_000, 60_000, 40_000]), 4000, 50
     labels = np.random.default_rng(1).permutation(np.repeat(np.arange(3.0), sizes))
     found = np.concatenate([counts(f"dirichlet:{alpha}", labels, agents, seed) for seed in range(3)])
     assert (found.sum(axis=1) == each).all()
     shares, p = found / each, sizes / sizes.sum()
     np.testing.assert_allclose(shares.mean(axis=0), p, rtol=1e-12)
-    # Samples are drawn from q, which adds p(1 - p)/n (1 - 1/(α + 1)).
+    # An agent's samples are drawn from its shares q, which adds p(1 - p)/n (1 - 1/(α + 1)) to the variance.
     expected = p * (1 - p) * (1 / (alpha + 1) + alpha / (alpha + 1) / each)
     np.testing.assert_allclose(shares.var(axis=0), expected, rtol=0.05)
     for number in range(3):
         law = stats.betabinom(each, alpha * p[number], alpha * (1 - p[number]))
         grid = np.arange(each + 1)
         realised = (found[:, number, None] <= grid).mean(axis=0)
-        # Wasserstein's distance of the shares: many agents lack one or two samples of an exhausted label.
+        # The Wasserstein distance; it does not vanish, as many agents lack one or two samples of an exhausted class.
         assert np.abs(realised - law.cdf(grid)).sum() / each < 0.015
 
 
 def test_agents_are_alike_under_dirichlet_also_where_classes_run_out() -> None:
-    """With ten agents and alpha 0.1 classes always run out; the last agent's expected share equals the first's."""
+    """With ten agents and alpha 0.1 classes run out; yet the last agent's expected share equals the first's."""
     labels = balanced(5, 40)
     found = np.stack([counts("dirichlet:0.1", labels, 10, seed) for seed in range(500)])
     assert (found.sum(axis=2) == 20).all()
@@ -235,7 +235,7 @@ def test_a_study_of_classes_divides_by_its_classes() -> None:
     study = run("deep_network", partition="shards:1", agents=10, rounds=1, width=4, tune=False)
     table = study.tables["partition"]
     assert [each for each in table if each.startswith("class ")] == [f"class {digit}" for digit in range(10)]
-    # Each class of digits has at least 174 of 1797 samples, and a shard at most 180: it spans two or three classes.
+    # A class of digits has at least 174 of 1797 samples and a shard at most 180, so a shard spans two or three classes.
     assert (table.filter(like="class ") > 0).sum(axis=1).max() <= 3
     assert all(axis.get_title() == "" for axis in study.figures["partition"].axes)
 
@@ -264,13 +264,13 @@ def test_another_partition_is_refused_before_the_data_are_read() -> None:
 
 
 def numbered(count: int) -> Table:
-    """A table whose only input and whose target are the row's number."""
+    """Return a table whose only input, and whose target, is the row's index."""
     index = np.arange(float(count))
     return Table("numbered", index[:, None], index, ("number",), "y")
 
 
 class Same:
-    """A map that returns its inputs."""
+    """A feature map that returns its inputs unchanged."""
 
     inputs = size = 1
 
@@ -322,7 +322,7 @@ def test_online_agents_see_their_shard_only_and_see_it_again(houses: str) -> Non
             drawn.append(cost.target)
         assert sorted({*drawn}) == sorted(drawn[:50])
         seen.append(sorted(drawn[:50]))
-    # An agent's one shard is a quarter of the sorted targets.
+    # Each agent has one shard, which is a quarter of the sorted targets.
     assert np.concatenate(sorted(seen)) == pytest.approx(target)
 
 
@@ -352,7 +352,7 @@ def test_omkl_divides_by_the_two_classes() -> None:
     table = study.tables["partition"]
     assert list(table)[3:] == ["class -1", "class +1"]
     assert table["samples"].tolist() == [40] * 4
-    # Only the shard at the boundary of two classes contains both.
+    # Only the shard at the boundary between two classes contains both.
     assert ((table[["class -1", "class +1"]] > 0).sum(axis=1) == 2).sum() <= 1
     totals = table[["class -1", "class +1"]].sum()
     assert totals.max() / totals.sum() == pytest.approx(study.constant["running_accuracy"])

@@ -1,4 +1,4 @@
-"""The study `polk`: its problems against what can be computed of them, and small runs of it."""
+"""The study `polk`: its problems compared with computed properties, and small runs."""
 
 import os
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_bayes_is_the_most_probable_class() -> None:
 
 
 def test_bayes_accuracy_of_two_gaussians_is_known() -> None:
-    # Two modes at a distance of 2 s: right with probability Φ(1).
+    # For two modes at a distance of 2 s the best classifier is right with probability Φ(1).
     mixtures = Mixtures(np.array([[[0.0, 0.0]], [[0.4, 0.0]]]), 0.2)
     x, y = mixtures.draw(200_000, np.random.default_rng(3))
     assert np.mean(mixtures.bayes(x) == y) == pytest.approx(0.841345, abs=0.003)
@@ -99,7 +99,7 @@ def test_a_small_study_learns(criterion: str) -> None:
     assert (table["missing"] == 0).all()
     rounds = study.rounds[study.rounds["algorithm"] == "draw 0"]
     assert rounds["samples"].iloc[-1] == 330
-    # At rounds 1, 3, 7 and 10; the requesting agent sends 2 numbers a sample, and gets 5.
+    # Accuracy is measured in rounds 1, 3, 7 and 10; a request sends 2 numbers per sample, and the reply 5.
     assert rounds["accuracy"].notna().sum() == 4
     assert (7 * table["raw_data_bits"] == 2 * table["payload_bits"]).all()
     assert set(study.figures) == {"progress", "surface"}
@@ -192,7 +192,7 @@ def test_a_table_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def stripes(classes: int = 3, size: int = 96) -> np.ndarray:
-    """Draw noisy stripes of another period and direction for each class."""
+    """Draw noisy stripes with a different period and direction for each class."""
     rng = np.random.default_rng(0)
     rows, columns = np.mgrid[:size, :size]
     waves = [np.sin(rows * 2 / (1 + c) + columns * c) for c in range(classes)]
@@ -210,7 +210,7 @@ def test_patches_are_histograms_and_tell_synthetic_textures_apart() -> None:
     patches = cut_patches(stripes(), 90, 60, textons=20, seed=1)
     assert patches.train_inputs.shape == (90, 20)
     assert np.sum(patches.test_inputs**2, axis=1) == pytest.approx(1.0)
-    # Frequencies among 24 × 24 places.
+    # Inputs are square roots of frequencies among 24 × 24 positions.
     counts = patches.train_inputs**2 * 576
     assert counts == pytest.approx(np.round(counts), abs=1e-9)
     assert np.bincount(patches.train_labels).tolist() == [30, 30, 30]
@@ -221,7 +221,7 @@ def test_patches_are_histograms_and_tell_synthetic_textures_apart() -> None:
 
 @only_with("sklearn")
 def test_what_is_tested_on_was_never_trained_on() -> None:
-    # The left part is 60 % of 100 columns: changes to the right of it do not affect training.
+    # Training uses the left 60 of 100 columns, so changes to the right of these must not affect training.
     images = stripes(size=100)
     changed = images.copy()
     changed[:, :, 60:] = 255 - changed[:, :, 60:]
@@ -290,7 +290,7 @@ def test_a_small_study_of_textures(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     study = run(data="brodatz", agents=3, density=0.9, samples=200, batch=20, checks=1, compare=False)
     table = study.tables["textures"]
     assert table["texture"].tolist() == list(TEXTURES)
-    # Test patches are dealt to the classes in turn, so class means equal the whole's up to one patch.
+    # Test patches are assigned to the classes in turn, so the mean over classes equals the total up to one patch.
     assert table["accuracy"].mean() == pytest.approx(study.tables["draws"]["accuracy"].iloc[0], abs=0.01)
     assert study.tables["draws"]["central SVM"].iloc[0] > 0.3
     assert "surface" not in study.figures

@@ -33,7 +33,7 @@ def test_all_algorithms_are_there_and_only_one_sends_raw_data(study: Study) -> N
     table = study.tables["given_away"].set_index("algorithm")
     assert len(table) == 17
     raw = table["raw_data_bits"]
-    # 4 agents on 6 edges: 12 requests a round of one input of 2 numbers, 8 rounds.
+    # There are 4 agents and 6 edges: 12 requests per round, each with one input of 2 numbers, for 8 rounds.
     edges = study.runs["greedy penalty"].ledger.table(by=["sender", "receiver"])
     assert raw["greedy penalty"] == len(edges) * 8 * 2 * 64
     assert (raw.drop("greedy penalty") == 0).all()
@@ -49,7 +49,7 @@ def test_bits_are_those_of_the_papers(study: Study) -> None:
     assert bits["DOKL"] == 12 * 32
     assert bits["gossip OMKL 4-bit"] == 3 * bits["Koloskova 4-bit"] == 3 * (12 * 5 + 32)
     assert bits["OMKL (complete graph) 4-bit"] == 3 * (12 * 5 + 32) + 3 * 32
-    # Requests carry no model, replies one number.
+    # Requests contain no model, and replies one number.
     assert bits["greedy penalty"] == 32
 
 
@@ -69,7 +69,7 @@ def test_lossy_links_and_wires() -> None:
 
 
 def test_what_cannot_get_through_leaves_the_others_results() -> None:
-    # A budget of 400 bits a round is less than most messages, but more than coded ones and single inputs.
+    # A budget of 400 bits per round is less than most messages need, but enough for coded messages and single inputs.
     study = run(budget=400.0, rounds=4)
     table = study.tables["given_away"]
     assert len(table) == 16
@@ -154,7 +154,7 @@ def test_a_table_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @real_data
 def test_a_table() -> None:
     study = run(data="airquality", sigma=0.5)
-    # 13 inputs, which only the greedy method sends.
+    # A sample has 13 inputs, and only the greedy method sends inputs.
     raw = study.tables["given_away"].set_index("algorithm")["raw_data_bits"]
     assert raw["greedy penalty"] % (13 * 64) == 0
     assert raw.sum() == raw["greedy penalty"] > 0

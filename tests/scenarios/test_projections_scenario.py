@@ -1,4 +1,4 @@
-"""The study projections: the ensembles that it draws, and what it leaves in the run folder."""
+"""The study projections: the ensembles that it draws, and the contents of its run folder."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -45,7 +45,7 @@ def test_it_compares_the_orders(small: Study) -> None:
     last = ends(small)
     assert list(last.index) == ["token", "coloured", "random", "contention"]
     assert (last["turns"] == 8 * 15).all()
-    # On an ideal radio a turn is one broadcast, and the token one more message, except after the last turn.
+    # On an ideal radio a turn costs one broadcast; passing the token costs one more, except after the last turn.
     assert last.loc["coloured", "transmissions"] == 120
     assert last.loc["token", "transmissions"] == 239
     assert last.loc["contention", "transmissions"] > 5 * 120
@@ -137,7 +137,7 @@ def test_the_folder_is_whole(small: Study, tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused(
     parameters: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Study, "run", None)  # before any run
+    monkeypatch.setattr(Study, "run", None)  # The refusal must happen before any run.
     with pytest.raises(BadInput, match=message):
         run(**parameters)
 
@@ -178,7 +178,7 @@ def test_sensors_learn_the_places_of_a_table(tables: Path) -> None:
     assert study.settings["sigma"] == 0.25
     assert study.settings["noise"] == 0.0
     assert "field" in study.figures
-    # Joint learning also predicts rows that no agent reads.
+    # Joint learning also predicts rows that no agent reads, better than their mean.
     variance = float(np.var(ground_of("places", Columns(), 0).truth))
     assert (ends(study)["test_mse"] < 0.3 * variance).all()
     assert study.centralised["test_mse"] < 0.2 * variance

@@ -1,4 +1,4 @@
-"""Figures of savings and of recent errors, which show what coincident curves hide."""
+"""Figures of savings and of recent errors, which show differences that nearly coincident curves hide."""
 
 import numpy as np
 import pandas as pd
@@ -35,7 +35,7 @@ def test_half_the_cost_is_drawn_as_a_saving_of_half() -> None:
 def test_what_bits_tell_again_has_no_panel_of_its_own() -> None:
     same = pd.concat([falling("DKLA", 10), falling("COKE", 5), falling("CTA", 9000)], ignore_index=True)
     coded = same.assign(wire_bits=same["wire_bits"].where(same["algorithm"] != "COKE", same["wire_bits"] / 8))
-    # Headers differ in length.
+    # Headers differ in length, so bits on the wire are not proportional to rounds.
     same["wire_bits"] += same["round"] % 3
     draw_one = draw_savings(same, "train_mse", 0.0, "DKLA", label="training MSE", title="")
     draw_two = draw_savings(coded, "train_mse", 0.0, "DKLA", label="training MSE", title="")

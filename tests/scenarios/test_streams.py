@@ -20,7 +20,7 @@ real_data = pytest.mark.skipif("NETSIM_DATA" not in os.environ, reason="NETSIM_D
 
 
 class Identity:
-    """A map that returns its inputs, and records their number per call."""
+    """A feature map that returns its inputs, and records the number of rows of each call."""
 
     def __init__(self, inputs: int = 2) -> None:
         self.inputs = self.size = inputs
@@ -32,14 +32,14 @@ class Identity:
 
 
 def table(samples: int = 23, seed: int = 0) -> Table:
-    """A table in which each input row names its sample, with unordered targets."""
+    """Return a table in which the inputs of each row identify the sample, with targets in random order."""
     index = np.arange(samples, dtype=np.float64)
     target = np.random.default_rng(seed).permutation(index)
     return Table("counting", np.column_stack([index, -index]), target, ("a", "b"), "y")
 
 
 def rows(samples: list[Samples], source: Table) -> list[list[int]]:
-    """Read streams to the end; return each agent's rows, and check that features and targets match them."""
+    """Read streams to the end, check that features and targets match, and return each agent's rows."""
     result = []
     for each in samples:
         pairs = list(each)
@@ -109,7 +109,7 @@ def test_by_target_gives_each_agent_a_range_of_targets() -> None:
     for i, each in enumerate(dealt):
         targets = source.target[each]
         assert sorted(targets) == list(range(250 * i, 250 * (i + 1)))
-        # Targets are unordered in time: an agent's problem stays the same.
+        # An agent's targets show no trend over time, so its problem stays the same.
         assert abs(np.corrcoef(targets, np.arange(250))[0, 1]) < 0.25
 
 
@@ -117,11 +117,11 @@ def test_by_target_gives_each_agent_a_range_of_targets() -> None:
 def test_the_share_that_is_mixed_is_as_asked(mixing: float) -> None:
     source, agents = table(4000), 4
     dealt = rows(by_target(source, agents, Identity(), mixing=mixing, seed=0), source)
-    # Of randomly dealt rows, one in four falls into its agent's own range by chance.
+    # A randomly assigned row falls into its agent's own range by chance in one of four cases.
     own = [np.mean(source.target[each] // 1000 == i) for i, each in enumerate(dealt)]
     expected = 1.0 - mixing + mixing / agents
     assert np.mean(own) == pytest.approx(expected, abs=0.02)
-    # The mixed rows come all the time, not first or last.
+    # Mixed rows are spread over the whole stream, not collected at its beginning or end.
     first = [np.mean(source.target[each[:500]] // 1000 == i) for i, each in enumerate(dealt)]
     assert np.mean(first) == pytest.approx(expected, abs=0.05)
 
@@ -140,7 +140,7 @@ def test_by_target_separates_labels() -> None:
     assert [len(set(labels[each])) for each in dealt].count(1) >= 4
     assert (labels[dealt[0]] == -1.0).all()
     assert (labels[dealt[-1]] == 1.0).all()
-    # Among equal labels the order of the file is lost.
+    # Rows with equal labels are shuffled, so late rows of the file may go to the first agent.
     assert max(dealt[0]) > 700
 
 
@@ -182,7 +182,7 @@ def test_reading_one_stream_does_not_move_another(deal: Callable[[Table, int, An
 
 
 def test_memory_is_that_of_a_block() -> None:
-    # 40,000 samples of 200 features would take an agent 64 MB; a block of them takes 0.4 MB.
+    # 40,000 samples of 200 features would need 64 MB per agent; a block of them needs 0.4 MB.
     source = table(40_000)
     features = RandomFourier(2, 200, sigma=1e4)
     tracemalloc.start()
@@ -272,7 +272,7 @@ def test_drift_turns_by_its_rate_in_ever_new_directions() -> None:
     unit = np.array([source.truth(t) for t in range(1, 3001)]) / math.sqrt(20)
     steps = np.linalg.norm(np.diff(unit, axis=0), axis=1)
     np.testing.assert_allclose(steps, 2 * math.sin(0.01), rtol=1e-9)
-    # Directions are independent, also between stretches: after k steps the distance is √k steps.
+    # Steps have independent directions, also across blocks, so that after k steps the distance is √k steps.
     turns = np.einsum("td,td->t", np.diff(unit, axis=0)[1:], np.diff(unit, axis=0)[:-1]) / 0.02**2
     assert abs(turns.mean()) < 5 / math.sqrt(20 * 3000)
     far = np.linalg.norm(unit[100:] - unit[:-100], axis=1)
@@ -330,7 +330,7 @@ def test_streams_of_a_truth_follow_its_seed(kind: str) -> None:
     np.testing.assert_array_equal(y, z)
     assert not np.array_equal(x, other)
     assert not np.array_equal(x[:, 0], x[:, 1])
-    # More agents and more rounds leave the other samples unchanged.
+    # More agents and more rounds must not change the other samples.
     more, targets = read(moving(kind, agents=5, rounds=900, noise=0.1))
     np.testing.assert_allclose(more[:600, :3], x, rtol=0, atol=1e-12)
     np.testing.assert_allclose(targets[:600, :3], y, rtol=0, atol=1e-12)
@@ -347,7 +347,7 @@ def test_blocks_and_the_order_of_questions_do_not_matter(kind: str, monkeypatch:
     psi, z = read(source)
     np.testing.assert_allclose(x, psi, rtol=0, atol=1e-12)
     np.testing.assert_allclose(y, z, rtol=0, atol=1e-12)
-    # One agent reads far ahead of the others.
+    # One agent reads far more rounds than the others.
     ahead, behind, _ = moving(kind, noise=0.1, rounds=1100).streams()
     assert [y for _, y in ahead] == pytest.approx(z[:, 0])
     assert [y for _, y in behind] == pytest.approx(z[:, 1])

@@ -30,7 +30,7 @@ def test_a_remedy_on_ideal_links_is_the_same_method(remedy: str) -> None:
 
 @pytest.fixture(scope="module")
 def without() -> tuple[float, float]:
-    """The error of DKLA on ideal links, and under loss without a remedy."""
+    """Return the error of DKLA on ideal links, and with losses but no remedy."""
     ideal, plain = (ends(run("coke", algorithms="DKLA", rounds=400, loss=p))["DKLA"] for p in (0.0, 0.3))
     return ideal, plain
 

@@ -88,7 +88,7 @@ def test_one_name_of_several_files_is_refused(folder: Path, monkeypatch: pytest.
     assert "small.csv, " in message
     assert message.endswith("small.npz; give the name with its suffix")
     assert len(load_table("small.npz").target) == 60
-    # A file in NETSIM_DATA and one in the current folder.
+    # Files of the same name in NETSIM_DATA and in the current folder.
     other = folder / "here"
     other.mkdir()
     save(other, "small.csv", HOUSES[["rooms", "price"]])
@@ -271,7 +271,7 @@ def test_each_study_says_what_it_left_out(study: str, folder: Path, monkeypatch:
 
     def keep(self: Study, *texts: str) -> None:
         if note in texts:
-            # Later steps do not matter here.
+            # The test needs none of the later steps, so it stops here.
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Study, "note", keep)

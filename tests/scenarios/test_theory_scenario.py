@@ -1,4 +1,4 @@
-"""The study of the theorems: verdicts follow from runs, and a theorem that promises too much is found out."""
+"""The study of the theorems: verdicts follow from runs, and a theorem that promises too much is detected."""
 
 import math
 import re
@@ -34,11 +34,11 @@ def test_verdicts_are_those_of_the_numbers() -> None:
     assert study.verdict([tight, above], printed=True) == "printed form fails"
     assert study.verdict([curve([9.0, 9.0], [3.0, 1.0], zero=8.0)], printed=False) == "vacuous"
     assert study.verdict([curve([9.0, 7.0], [3.0, 1.0], zero=8.0)], printed=False) == "holds"
-    # A prediction may not be above what is measured, either, and numbers that are none keep no promise.
+    # An exact prediction may not exceed the measured values either; NaN or infinite values violate the promise.
     assert not curve([3.0, 2.0], [3.0, 1.9], exact=True).holds
     assert not curve([3.0, math.nan], [3.0, 1.9]).holds
     assert not curve([3.0, 2.0], [3.0, math.inf]).holds
-    # After rounding errors nothing is compared.
+    # Values at the level of rounding errors are not compared.
     assert curve([1.0, 0.5, 1e-20], [1.0, 0.4, 1e-16]).tightness == pytest.approx(1.25)
 
 
@@ -98,7 +98,7 @@ def test_what_no_algorithm_has(case: Any) -> None:
 def test_all_algorithms_and_theorems_are_found() -> None:
     found = list(study.theorems())
     assert {kind for kind, _ in found} >= {agents.DKLA, agents.LEAD, agents.GossipOMKL}
-    # The greedy penalty method, which has no costs, is among the cases.
+    # All theorems count except those of the greedy penalty method, which has no costs.
     assert len(found) == sum(
         len(vars(each).get("theorems", ()))
         for name in agents.__all__
@@ -147,14 +147,14 @@ def test_the_page_has_a_row_for_each_printed_form_that_fails() -> None:
 
 @pytest.mark.slow
 def test_each_statement_at_one_seed_is_what_it_was_and_fits_the_page() -> None:
-    """The page's table, of three seeds, takes three times as long to play."""
+    """Compares one seed with the page's table, because its three seeds would take three times as long."""
     table = catalogue.find_study("theory").execute(repeats=1).tables["theorems"]
     stored = pd.read_csv(ROOT / "tests" / "scenarios" / "theory_at_one_seed.csv")
     pd.testing.assert_frame_equal(table, stored, rtol=0.02, check_dtype=False)
     page = pd.read_csv(ROOT / "docs" / "theory.csv")
     same = ["theorem", "algorithm", "source", "condition"]
     pd.testing.assert_frame_equal(table[same], page[same])
-    # What is tight at one seed may not be at another.
+    # A bound may be tight for one seed and not for another.
     alike = (table["verdict"] == page["verdict"]) | ((table["verdict"] == "tight") & (page["verdict"] == "holds"))
     assert alike.all()
     assert (3 * table["runs"] == page["runs"]).all()

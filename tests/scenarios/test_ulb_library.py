@@ -1,4 +1,4 @@
-"""The ULB library study: on small tables of the same format, and on the real ones if available."""
+"""The ULB library study: on small tables in the same format, and on the real ones if available."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ def heard(minute: int, sender: int, receiver: int) -> bool:
 
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three motes for 40 minutes; mote 4 is warmer, and has no reading in minute 5, but two in minute 6."""
+    """Create data of three motes for 40 minutes; mote 4 is warmer, with no reading in minute 5 and two in minute 6."""
     links = [(t, r, s) for t in range(MINUTES) for s in MOTES for r in MOTES if heard(t, s, r)]
     pd.DataFrame(links, columns=["seq", "node", "src"]).to_csv(tmp_path / "ulb_library1_links.csv.gz", index=False)
     rows = []
@@ -77,7 +77,7 @@ def test_readings_are_held_and_known_to_be(library: Path) -> None:
     missing = {(int(t), MOTES[m]) for t, m in np.argwhere(~readings.present)}
     assert missing == {(0, 3), (0, 4), (0, 7), (5, 4)}
     assert readings.celsius[5, 1] == readings.celsius[4, 1]
-    # The first of two in a minute counts, and before the first reading that.
+    # The first of two readings in a minute is used, also for earlier minutes without a reading.
     assert readings.celsius[6, 1] == pytest.approx(20.5 + np.sin(1.0))
     assert readings.celsius[0, 0] == readings.celsius[1, 0]
     np.testing.assert_allclose(readings.hours, np.arange(MINUTES) / 60, atol=1 / 60)
@@ -93,7 +93,7 @@ def test_the_field_is_judged_before_it_is_learned(library: Path) -> None:
     features = np.ones((MINUTES, 3, 1))
     field = LibraryField(readings, features)
     agents = {mote: Mote([value]) for mote, value in enumerate((0.0, 0.5, 1.0))}
-    assert np.isnan(field(agents)["own_error_c"])  # minute 0: no mote has a reading
+    assert np.isnan(field(agents)["own_error_c"])  # In minute 0 no mote has a reading yet.
     found = field(agents)
     low, high = readings.celsius.min(), readings.celsius.max()
     told = low + (high - low) * np.array([0.0, 0.5, 1.0])

@@ -1,4 +1,4 @@
-"""Studies of learning over several workers: the same rows, ledgers and hashes as in one process."""
+"""Studies of learning over several workers give the same rows, ledgers and hashes as in one process."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     "coke": {"agents": 6, "features": 8, "rounds": 8, "bits": 4, **LOSSY},
     "online": {"agents": 6, "features": 8, "rounds": 8, **LOSSY},
     "dynamic": {"agents": 6, "features": 8, "rounds": 8, "data": "drift", "compare_bits": "3", **LOSSY},
-    # Each method, with and without a coder, once.
+    # One run of each method, with and without a coder.
     "omkl": {"agents": 5, "features": 6, "rounds": 12, "rows": 400, "repeats": 1, "eta": "0.1", "gamma": "0.09"}
     | {"topologies": "path,complete", **LOSSY},
     "polk": {"agents": 5, "samples": 200, "checks": 3, **LOSSY},
@@ -27,7 +27,7 @@ STUDIES: dict[str, dict[str, Any]] = {
 
 
 QUICK: dict[str, dict[str, Any]] = {"coke": {"algorithms": "CTA,COKE"}, "dynamic": {"algorithms": "DOKL,QC-DDKL"}}
-"""Two methods of two studies are enough to see that they measure the same; `pytest -m slow` has all."""
+"""Two methods of two studies suffice to check that measures agree; `pytest -m slow` runs all of them."""
 
 
 def played(name: str, workers: int, few: bool) -> Study:
@@ -43,7 +43,7 @@ def test_a_study_is_the_same_over_workers(name: str, few: bool, monkeypatch: pyt
 
     def changes(states: StateSender) -> bytes:
         sent.append(states)
-        # Only the end is sent whole: a worker sends all states once.
+        # A worker sends complete states only once, at the end.
         assert len(sent) == 1
         return whole(states)
 
@@ -58,7 +58,7 @@ def test_a_study_is_the_same_over_workers(name: str, few: bool, monkeypatch: pyt
 
 
 class Second(AgentProbe):
-    """Fails in the second round, where the agents run."""
+    """A probe that raises an error in the second round, in the process that runs the agents."""
 
     calls = 0
 
