@@ -142,7 +142,7 @@ def test_after_the_last_round_its_late_frames_are_still_late() -> None:
 
     reader, other, sink = Reader(2), Rounder(4), Sink()
     run = play({0: reader, 1: other, 2: sink}, Link(latency=0.12))
-    # The reader skipped rounds 3 and 4; to an agent outside rounds no frame is late.
+    # The reader skipped rounds 3 and 4. Outside rounds no frame counts as late, so it reads them all.
     assert reader.heard == [(0, 1, 3), (0, 1, 4)]
     assert sorted(x for _, sender, x in sink.heard if sender == 1) == [1, 2, 3, 4]
     assert not other.heard

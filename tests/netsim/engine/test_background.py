@@ -199,7 +199,7 @@ def test_one_that_raises_while_it_cleans_up() -> None:
 
 
 class Asks(Agent):
-    """Retrieves the exception of its task, late, in one of asyncio's ways."""
+    """Retrieves the exception of its failed task a while later, by one of asyncio's means."""
 
     def __init__(self, ask: Callable[[Any], Any]) -> None:
         self.ask = ask
@@ -244,7 +244,7 @@ def test_a_group_that_handles_its_childrens_errors() -> None:
 
 
 def test_a_task_belongs_to_the_agent_that_made_it() -> None:
-    """In a callback, in a task of a task, or while answering another agent's request."""
+    """Tasks created in a callback, in another task, or while answering another agent's request."""
 
     class Asker(Agent):
         async def run(self) -> None:
@@ -311,7 +311,7 @@ def test_a_task_of_nobody_that_raises_still_ends_the_run() -> None:
 
 
 def test_errors_go_to_the_run_whose_agent_they_are() -> None:
-    """Two networks on one loop: the run without the failing agent continues."""
+    """Two networks run on one loop: an agent's error ends only the run that contains the agent."""
 
     async def main() -> list[Any]:
         runs = [Network(topology.path(3)).run_async(beside(agent)) for agent in (Rounder(5), Forgets())]
@@ -376,7 +376,7 @@ def test_async_generators_are_closed_at_the_end_and_their_errors_told() -> None:
 
 
 def test_links_are_none_the_worse() -> None:
-    """Frames sent by background tasks are counted as any others."""
+    """Frames sent by background tasks are counted like all other frames."""
 
     class Chats(Agent):
         async def run(self) -> None:

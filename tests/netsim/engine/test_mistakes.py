@@ -1,4 +1,4 @@
-"""Beginners' mistakes: each is named, in one line, where it is made."""
+"""Beginners' mistakes: each is reported in one line that names the mistake and its place in the code."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ from tests.parts import only_with
 
 
 class Does(Agent):
-    """Runs a given function."""
+    """An agent that runs a given function."""
 
     def __init__(self, what: Callable[[Agent], Awaitable[None]]) -> None:
         self.what = what
@@ -95,7 +95,7 @@ def test_global_random_numbers_are_warned_of(draw: Callable[[], object]) -> None
 
 
 def test_what_other_threads_draw_is_not_blamed_on_agents() -> None:
-    """As the thread of a Dask cluster's loop does, through functions imported earlier."""
+    """The thread of a Dask cluster's loop draws in this way, through functions that were imported earlier."""
     drawn = threading.Event()
     functions = [random.random, random.randint, random.choice]
 

@@ -1,4 +1,4 @@
-"""The order of steps at one instant, as set by `Network.run(order=…)`."""
+"""The order of agents' steps at one instant, as set by `Network.run(order=…)`."""
 
 import asyncio
 from typing import Any
@@ -131,7 +131,7 @@ def test_frames_of_one_time_come_in_any_order_but_those_of_a_link_in_theirs() ->
 
 
 class Rounds(netsim.Agent):
-    """Its second task sleeps until the first round's end."""
+    """Takes part in rounds, while a second task sleeps until the end of the first round."""
 
     async def run(self) -> None:
         self.log: list[str] = []
@@ -147,7 +147,7 @@ class Rounds(netsim.Agent):
 
 
 def test_a_round_closes_in_its_place() -> None:
-    """Tasks waiting for a round's end run in any order, but within the round."""
+    """A round's end and timers due at the same time are handled in any order, but before the next round."""
     logs = set()
     for seed in range(10):
         agents = {0: Rounds(), 1: Rounds()}

@@ -1,4 +1,4 @@
-"""A Radio's frames on the air as pcapng of IEEE 802.15.4 (docs/export.md), read back by tshark and by hand."""
+"""A Radio's frames as a pcapng capture of IEEE 802.15.4 (docs/export.md), read back by tshark and by hand."""
 
 import asyncio
 import struct
@@ -28,7 +28,7 @@ DATA, ACKNOWLEDGEMENT = 1, 2
 
 
 class Reporter(netsim.Agent):
-    """Sends acknowledged readings, and a broadcast of several fragments."""
+    """Sends acknowledged readings, and one broadcast of several fragments."""
 
     async def run(self) -> None:
         for k in range(20):
@@ -51,7 +51,7 @@ def path(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def parsed(packet: pcapng.Packet) -> dict[str, Any]:
-    """Return the parts of a packet: elements of the TAP header, MAC header, content, whether the FCS is right."""
+    """Return a packet's fields: TAP elements, MAC header, content, and whether the frame check sequence (FCS) is right."""
     version, length = struct.unpack_from("<BxH", packet.captured)
     assert version == 0
     elements, place = {}, 4
@@ -73,7 +73,7 @@ def parsed(packet: pcapng.Packet) -> dict[str, Any]:
 
 
 def remainder(frame: bytes) -> int:
-    """Return the FCS of IEEE 802.15.4-2020, 7.2.11, by its shift register: lowest bit of each byte first."""
+    """Return the FCS of IEEE 802.15.4-2020, 7.2.11, computed by its shift register, with each byte's lowest bit first."""
     register = 0
     for byte in frame:
         for bit in range(8):
@@ -94,7 +94,7 @@ def test_the_check_sequence_is_that_of_the_standard() -> None:
 
 @needs_tshark
 def test_tshark_reads_802154_and_its_counts_are_those_of_the_run(run: Run, path: Path) -> None:
-    # tshark would take some fragments, which begin anywhere in a message, for headers of 6LoWPAN or LwMesh.
+    # A fragment begins anywhere in a message, so tshark would read some fragments as headers of 6LoWPAN or LwMesh.
     plainly = ("-d", f"wpan.panid=={PAN},data")
     assert complaints(path, *plainly) == []
     columns = ("wpan.frame_type", "wpan.fcs_ok", "wpan.src16", "wpan.dst16", "wpan-tap.rss")
@@ -108,7 +108,7 @@ def test_tshark_reads_802154_and_its_counts_are_those_of_the_run(run: Run, path:
     assert len(broadcasts) == 2 * 3
     assert {float(line[4]) for line in lines if line[2] == "0x0002" and line[3] == "0x0001"} == {-71.5}
     assert {line[4] for line in broadcasts} == {""}
-    # tshark itself finds the frame that each acknowledgement is for.
+    # tshark itself determines which frame each acknowledgement belongs to.
     acknowledged = tshark(path, *plainly, "-o", "wpan.802154_ack_tracking:TRUE", "-Y", "wpan.ack_to")
     assert len(acknowledged) == types[ACKNOWLEDGEMENT]
 
@@ -139,10 +139,10 @@ def test_packets_are_the_rows_of_on_air(run: Run, path: Path) -> None:
             continue
         assert (parts["from"], parts["to"]) == (addresses[row["sender"]], addresses[receiver])
         assert parts["wants_ack"] == (receiver is not None)
-        # Repetitions share a sequence number; each next fragment increments it.
+        # Repetitions of a frame share its sequence number; each new fragment increments it.
         known = numbers.setdefault(row["sender"], {})
         assert parts["number"] == known.setdefault((row["message"], row["fragment"]), len(known) % 256)
-        # The emulated frame has 6 bytes before the MAC header, so both have the same length.
+        # The emulated frame also has 6 bytes before the MAC header, so its length equals the exported one.
         assert row["bits"] == 8 * (6 + 9 + len(parts["content"]) + 2)
     assert bits == run.ledger.wire_bits
 
@@ -166,13 +166,13 @@ def test_a_file_is_the_same_from_memory_and_from_a_trace_file(run: Run, path: Pa
 
 
 def test_megabytes_of_zeros_can_be_read_again(tmp_path: Path) -> None:
-    # These zeros compress to a thousandth, more than any other records of a trace.
+    # These zeros compress to a thousandth of their size, more than any other records of a trace.
     talker = Talker([(1.0 * k, np.zeros(250_000)) for k in range(3)])
     run = Network(topology.path(2), Link(rate=1e9), medium=Radio()).run({0: Listener(), 1: talker}, trace=True)
     run.trace.save(tmp_path / "trace.npz")
     path = write_ieee802154(TraceFile(tmp_path / "trace.npz"), tmp_path / "run.pcapng")
     lengths = [(packet.length, len(packet.captured)) for packet in pcapng.read(path).packets]
-    # Wireshark reads at most 262,144 bytes of a packet.
+    # Wireshark reads at most 262,144 bytes (1 << 18) of a packet.
     assert all(length > 2_000_000 and captured == 1 << 18 for length, captured in lengths)
     assert len(lengths) == 3
 

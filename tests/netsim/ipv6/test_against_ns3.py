@@ -1,4 +1,4 @@
-"""Compressed IPv6 packets equal those of ns-3's sixlowpan byte for byte; docs/ns3.md has the exception."""
+"""Compressed IPv6 packets equal those of ns-3's sixlowpan byte for byte, with the exception described in docs/ns3.md."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from benchmarks.ns3.runners import compiled, ns3_version
 from benchmarks.ns3.sixlowpan import PACKETS, in_netsim, in_ns3, stored
 
-# ns-3 compresses one port in 0xF000 to 0xF0FF, but not two.
+# ns-3 compresses a single port between 0xF000 and 0xF0FF, but not two of them.
 PORTS = {name for name in PACKETS if name.startswith("a 16th kind")}
 
 
@@ -19,7 +19,7 @@ def test_frames_carry_the_bytes_of_ns3() -> None:
 
 @pytest.mark.parametrize("name", sorted(PORTS))
 def test_ns3_sends_one_byte_more_for_ports_that_begin_alike(name: str) -> None:
-    """NHC 0xF0 with both ports whole; ours is 0xF2, without the first byte of the source's."""
+    """ns-3 uses NHC 0xF0 with both ports in full; netsim uses 0xF2, which omits the first byte of the source port."""
     assert b"".join(stored()[name]) == b"".join(in_netsim(name)).replace(
         b"\xf2\x00\xf0\x00", b"\xf0\xf0\x00\xf0\x00", 1
     )

@@ -1,4 +1,4 @@
-"""Node capacities: closed forms, an independent fluid model, and combinations with other settings (docs/links.md)."""
+"""Node capacities (docs/links.md): closed forms, an independent fluid model, combinations with other settings."""
 
 import asyncio
 import math
@@ -22,11 +22,11 @@ from tests.parts import slow
 
 MEGABIT = sized(125_000)
 Offers = dict[tuple[Any, Any], list[tuple[float, int]]]
-"""For each link, when messages are offered (s) and their bytes, in order of time."""
+"""For each link, the messages offered as (time in s, size in bytes), in order of time."""
 
 
 def run(graph: "nx.Graph[Any]", offers: Offers, link: Link | None = None, **settings: Any) -> Run:
-    """Send messages at set times over a network of listeners, and keep the trace."""
+    """Send messages at the given times between agents that otherwise only receive, and keep the trace."""
 
     async def script(me: Actor) -> None:
         mine = [(time, to, size) for (who, to), each in offers.items() if who == me.name for time, size in each]
@@ -41,7 +41,7 @@ def run(graph: "nx.Graph[Any]", offers: Offers, link: Link | None = None, **sett
 
 
 def arrivals(played: Run) -> dict[tuple[Any, Any], list[float]]:
-    """Return when frames arrived over each link (s)."""
+    """Return the arrival times (s) of the frames on each link."""
     found: dict[tuple[Any, Any], list[float]] = {}
     for row in played.trace.table().query("event == 'delivered'").itertuples():
         found.setdefault((row.sender, row.receiver), []).append(row.time_s)
@@ -49,7 +49,7 @@ def arrivals(played: Run) -> dict[tuple[Any, Any], list[float]]:
 
 
 def near(found: Mapping[Any, list[float]], wanted: Mapping[Any, list[float]], rel: float = 1e-9) -> bool:
-    """Return whether the messages of all links arrived at the expected times, up to rounding."""
+    """Return whether all links have the expected arrival times, up to rounding."""
     assert found.keys() == wanted.keys()
     return all(found[link] == pytest.approx(times, rel=rel) for link, times in wanted.items())
 
@@ -73,7 +73,7 @@ def test_senders_share_a_downlink() -> None:
 
 
 def test_speeds_change_as_transfers_begin_and_end() -> None:
-    # 1 s alone, then two streams at 1 Mbit/s until the first ends at 3 s, then one at full speed.
+    # The first stream is alone for 1 s. Then both have 1 Mbit/s until the first ends at 3 s, and the second speeds up.
     offers: Offers = {(0, 1): [(0.0, 250_000)], (0, 2): [(1.0, 250_000)]}
     assert near(arrivals(run(topology.star(3), offers, uplink=1e6)), {(0, 1): [3.0], (0, 2): [4.0]})
 
@@ -91,7 +91,7 @@ def test_what_a_link_cannot_use_is_left_to_others() -> None:
 def filled(
     moving: list[tuple[Any, Any]], up: Mapping[Any, float], down: Mapping[Any, float], rates: Mapping[Any, float]
 ) -> dict[tuple[Any, Any], float]:
-    """Progressive filling as in textbooks: raise all speeds equally until a capacity is full, fix those, continue."""
+    """Return speeds by progressive filling: raise all until a capacity is full, fix the streams that use it, repeat."""
     speed, free = dict.fromkeys(moving, 0.0), set(moving)
     while free:
         steps = [rates.get(link, math.inf) - speed[link] for link in free]
@@ -116,7 +116,7 @@ def filled(
 
 
 def by_recursion(offers: Offers, *limits: Mapping[Any, float]) -> dict[tuple[Any, Any], list[float]]:
-    """Return when each message has left: from event to event at constant speeds."""
+    """Return the departure time of each message, computed from event to event at constant speeds."""
     waiting, now = {link: list(each) for link, each in offers.items()}, 0.0
     left = {link: 8.0 * each[0][1] for link, each in waiting.items()}
     ends: dict[tuple[Any, Any], list[float]] = {link: [] for link in offers}
@@ -160,11 +160,12 @@ def test_a_trace_tells_when_the_first_bit_of_a_frame_left() -> None:
 
 
 def test_earlier_frames_go_first_in_a_fifo() -> None:
-    # Both ends are limited: the second flow gets the rest of one capacity, the third the rest of both.
+    # Uplinks and downlinks are limited: the second flow gets the rest of node 2's downlink, the third the rest of node
+    # 1's uplink.
     offers: Offers = {(0, 2): [(0.0, 125_000)], (1, 2): [(0.1, 125_000)], (1, 3): [(0.2, 125_000)]}
     graph = nx.Graph(list(offers))
     found = arrivals(run(graph, offers, uplink={0: 4e5, 1: 1e6}, downlink={2: 1e6}, sharing="fifo"))
-    # 1 → 2 gets 6e5 bits/s until it ends, and leaves 4e5 of node 1's uplink.
+    # 1 → 2 gets 6e5 bits/s until it ends, which leaves 4e5 bits/s of node 1's uplink to 1 → 3.
     end = 0.1 + 1e6 / 6e5
     assert near(found, {(0, 2): [2.5], (1, 2): [end], (1, 3): [end + (1e6 - 4e5 * (end - 0.2)) / 1e6]})
 
@@ -186,7 +187,7 @@ KINDS = [
 
 @pytest.mark.parametrize("settings", KINDS, ids=lambda settings: "-".join(settings))
 def test_capacities_without_end_change_nothing(settings: dict[str, Any]) -> None:
-    """Capacities that never bind leave outcomes and times as the links' rates alone determine them."""
+    """With capacities that never bind, outcomes and times are the same as without capacities."""
     graph = topology.complete(4)
     rng = np.random.default_rng(1)
     offers = {
@@ -205,13 +206,13 @@ WITHOUT_END: list[dict[str, Any]] = [{"uplink": 1e15, "downlink": 1e15}, {}]
 
 
 def test_fragments_leave_at_the_speeds_of_their_times() -> None:
-    # The first of two fragments of 500,000 bits has 10 s of latency, which shows its departure: 0.2 s alone, then half
-    # speed.
+    # The first of two fragments of 500,000 bits has 10 s of latency, so its departure determines the arrival. It is
+    # sent alone for 0.2 s, and then at half speed.
     graph = topology.star(3)
     offers: Offers = {(0, 1): [(0.0, 125_000)], (0, 2): [(0.2, 125_000)]}
     links = {(0, 1): Link(mtu=62_500, latency=latency.trace([10.0, 0.0], offsets=0))}
     assert near(arrivals(run(graph, offers, links=links, uplink=1e6)), {(0, 1): [10.8], (0, 2): [2.0]})
-    # Between two fragments there is a pause in which others used the whole capacity.
+    # In the pause between the two fragments, other transfers used the whole capacity.
     transfer = Transfer(0, [10, 10], 0.0, 0.0, 0, 0, 0, lambda *_: None)
     for time, left in ((0.0, 20.0), (1.0, 10.0), (5.0, 10.0)):
         transfer.note(time, left)
@@ -241,7 +242,7 @@ def test_frames_that_the_end_cuts_off_are_in_flight() -> None:
 
 
 def test_the_books_are_closed_when_the_run_is_over() -> None:
-    """The loop may continue, with other runs on it."""
+    """The event loop may continue after the run, for example with other runs."""
 
     async def fail(me: Actor) -> None:
         await asyncio.sleep(1.0)
@@ -289,7 +290,7 @@ def test_workers_share_no_downlink_and_have_uplinks_of_their_own() -> None:
 
 
 def network(**settings: Any) -> Network:
-    """Return a network of three."""
+    """Return a network of three nodes."""
     return Network(topology.path(3), **settings)
 
 

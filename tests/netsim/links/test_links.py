@@ -28,7 +28,7 @@ def bodies(plan: Plan) -> list[tuple[float, bytes]]:
 
 
 def speaker(plan: Plan, to: Any = 1) -> Talker:
-    """Sends frames of given sizes (bytes) at given times (s), to one neighbour or to all."""
+    """Return an agent that sends frames of given sizes (bytes) at given times (s), to one neighbour or to all."""
     return Talker(bodies(plan), to)
 
 
@@ -76,7 +76,7 @@ def test_each_direction_and_each_link_sends_for_itself() -> None:
 
 
 def mean_and_error(values: np.ndarray, batches: int = 40) -> tuple[float, float]:
-    """Return the mean of a correlated sequence, and its standard error by batch means."""
+    """Return the mean of a correlated sequence, and its standard error estimated by batch means."""
     means = np.array([batch.mean() for batch in np.array_split(values, batches)])
     return float(means.mean()), float(means.std(ddof=1) / math.sqrt(batches))
 
@@ -89,7 +89,7 @@ def poisson_times(load: float, count: int, seed: int) -> np.ndarray:
 def test_frames_of_random_sizes_are_dropped_as_often_as_by_an_mm1k_queue(load: float, queue: int) -> None:
     sizes = np.maximum(np.round(np.random.default_rng(3).exponential(4000, 12_000)), 8).astype(int)
     sizes[(sizes == 263) | (sizes == 65544) | (sizes == 65545)] += 2
-    # Frames are lost on the way, so that none is stored: only queueing matters here.
+    # All frames are lost after transmission, so that none is stored: only queueing matters here.
     run = talk(zip(poisson_times(load, len(sizes), seed=4), sizes, strict=True), Link(rate=32e3, queue=queue, loss=1.0))
     blocked, error = mean_and_error(np.array(run.agents[0].took) == 0)
     expected = (1 - load) * load**queue / (1 - load ** (queue + 1))
@@ -132,7 +132,7 @@ def test_a_waiting_token_bucket_sends_as_soon_as_it_can_pay() -> None:
 
 
 class Rounder(Agent):
-    """Broadcasts frames of 100 bytes in each round, and records the frames heard of each round."""
+    """Broadcasts frames of 100 bytes in each round, and records the frames collected in each round."""
 
     def __init__(self, rounds: int, each: int = 1, keep_late: bool = False) -> None:
         self.count, self.each, self.keep_late = rounds, each, keep_late
@@ -230,7 +230,8 @@ def test_without_a_crc_one_flipped_bit_arrives_or_the_frame_is_dropped() -> None
     damaged = sum(map(bool, flipped)) + found["corrupted"]
     assert found["delivered"] + found["corrupted"] == 3000
     assert stats.binomtest(damaged, 3000, 0.5).pvalue > 1e-3
-    # All bits of the content are hit equally; most hits in the few bytes before it make the frame invalid.
+    # Each bit of the content is equally likely to flip. A flip in the few bytes before it usually makes the frame
+    # invalid.
     places = [bits.bit_length() - 1 for bits in flipped if 0 < bits < 1 << 8 * 90]
     assert stats.kstest(places, stats.randint(0, 8 * 90).cdf).pvalue > 1e-3
     assert found["corrupted"] < 0.1 * damaged
@@ -322,7 +323,7 @@ def test_a_half_mended_link_stays_cut_the_other_way() -> None:
 
 
 class Both(Talker):
-    """Sends, and then waits for frames in flight."""
+    """Sends, and then waits for frames that are still in flight."""
 
     async def run(self) -> None:
         await super().run()
@@ -342,7 +343,7 @@ def test_a_broadcast_on_a_radio_is_one_transmission(medium: Any, transmissions: 
     assert [run.agents[i].times for i in (1, 2, 3)] == [close([1.011])] * 3
     assert run.ledger.wire_bits == 840 * transmissions
     assert run.ledger.senders_table()["wire_bits"].tolist() == [840 * transmissions]
-    # A transmission on a radio serves three links, so none of them has wire bits.
+    # One radio transmission serves three links, so its bits cannot be assigned to any of them.
     assert ("wire_bits" in run.ledger.table()) == (medium == "wires")
     if medium == "wires":
         assert run.ledger.table()["wire_bits"].tolist() == [840] * 3
@@ -382,12 +383,12 @@ def test_each_neighbour_on_a_radio_loses_for_itself() -> None:
     assert counts(run, receiver=2) == {"lost": 9}
 
 
-# 1 - 0 - 2 - 3: node 0 hears 1 and 2; node 3 hears 2.
+# The path 1 - 0 - 2 - 3: node 0 receives nodes 1 and 2; node 3 receives only node 2.
 HIDDEN = nx.Graph([(1, 0), (0, 2), (2, 3)])
 
 
 def on_air(first: float, second: float, to: Any = None, link: Link | None = None, **links: Link) -> Run:
-    """Agents 1 and 2 each send one frame of 1 s, at given times."""
+    """Let agents 1 and 2 each send one frame, which lasts 1 s, at the given times."""
     link = link or Link(rate=800)
     network = Network(HIDDEN, link, links={(2, 0): links.get("from_2", link)}, medium=Radio(access="aloha"))
     agents = {0: Listener(), 1: speaker([(first, 100)], 0), 2: speaker([(second, 100)], to), 3: Listener()}
@@ -442,7 +443,7 @@ def test_throughput_of_many_stations_is_that_of_pure_aloha() -> None:
     network = Network(nx.star_graph(stations), Link(rate=800), medium=Radio(access="aloha"))
     run = network.run({0: Listener(), **agents})
     throughput = counts(run)["delivered"] / starts[-1]
-    # A station sends its own frames one at a time, so only the others interfere.
+    # A station's own frames never overlap, so only the other stations' frames interfere.
     expected = load * math.exp(-2 * load * (1 - 1 / stations))
     assert throughput == pytest.approx(expected, rel=0.06)
 
@@ -499,7 +500,7 @@ def test_every_setting_is_kept_as_a_number_of_pythons_own(kind: Any) -> None:
     found = [link.latency_model.fixed, link.rate, link.loss_model.mean, link.duplicate, link.corrupt]
     found += [link.budget_model.bits, bucket.bits, bucket.burst]
     assert found == [100, 100, 1, 0, 1, 100, 100, 100]
-    # Otherwise 10**25 bits/s would differ from 1e25, and change the run.
+    # If a setting kept its type, 10**25 bits/s would differ from 1e25, and so would the run.
     assert {type(value) for value in found} == {float}
     if kind in WHOLE:
         link = Link(rate=1, queue=number, queue_bits=number, mtu=number, header_bits=number)

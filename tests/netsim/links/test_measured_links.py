@@ -1,4 +1,4 @@
-"""Networks from data: tables of reception, replays, published measurements, rates that vary."""
+"""Networks from data: tables of reception ratios, replayed traces, published measurements, time-varying rates."""
 
 import asyncio
 import gzip
@@ -45,7 +45,7 @@ def test_a_table_is_a_network(tmp_path: Path) -> None:
 
 
 def test_losses_in_blocks_lose_all_of_a_block_or_nothing_and_as_much() -> None:
-    """With a coherence of 1 s and a frame each 0.1 s, ten frames in a row share one draw; the mean is the table's."""
+    """With a coherence time of 1 s and a frame every 0.1 s, ten successive frames share one draw from the table."""
     found = from_table(TABLE, link=Link(rate=1e6), coherence=1.0)
     assert losses(found) == losses(from_table(TABLE))
     pair = nx.Graph([("a", "b")])
@@ -104,7 +104,7 @@ def test_positions_are_those_of_all_that_have_a_link() -> None:
     del places["c"]
     with pytest.raises(BadInput, match=r"positions: must have all nodes of the table .*; node 'c' is missing"):
         from_table(TABLE, positions=places)
-    # Nodes without links need no position.
+    # With least=0.8, node "c" has no link, and a node without links needs no position.
     assert set(from_table(TABLE, least=0.8, positions=places).graph) == {"a", "b"}
 
 
@@ -113,7 +113,7 @@ def test_positions_are_those_of_all_that_have_a_link() -> None:
 
 @pytest.mark.parametrize("medium", ["wires", "radio", Radio(access="aloha")], ids=["wires", "radio", "Radio"])
 def test_a_replayed_trace_delivers_exactly_the_trace(medium: Any) -> None:
-    """A frame in a minute is received if the record says so, whatever was sent before."""
+    """A frame sent in a minute is received if the record of that minute says so, independently of earlier frames."""
     rng = np.random.default_rng(1)
     heard = rng.integers(0, 2, (40, 3))
 
@@ -189,7 +189,7 @@ def test_bad_opportunities_are_refused(times: list[float]) -> None:
 
 @every("name", ["short.down", "short.down.gz"])
 def test_a_file_of_mahimahis_is_read(name: str, tmp_path: Path) -> None:
-    # As mahimahi's trace "12 Mbit/s in steps": 1, 1, 2, 4 ms, repeating from 4 ms on.
+    # A trace in mahimahi's format with delivery opportunities at 1, 1, 2 and 4 ms, repeated every 4 ms.
     text = "1\n1\n2\n4\n"
     (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     model = rate.opportunities(tmp_path / name)
@@ -231,7 +231,7 @@ def test_a_radio_has_one_rate() -> None:
 
 @measured
 def test_rutgers_links_get_worse_with_the_noise() -> None:
-    """29 nodes and 812 pairs: of the broadcasts more pairs receive half at −20 dBm than at 0 dBm."""
+    """Among 29 nodes (812 pairs), more pairs receive half of the broadcasts at −20 dBm of noise than at 0 dBm."""
     counts_ = [links.rutgers(noise=noise, least=0.5, both=False).graph.number_of_edges() for noise in (-20, -10, 0)]
     assert counts_ == sorted(counts_, reverse=True)
     found = links.rutgers(noise=-10, coherence=0.5)
@@ -267,7 +267,7 @@ def test_grenoble_by_channel_and_time() -> None:
 
 @measured
 def test_the_library_is_replayed_minute_by_minute() -> None:
-    """Every mote sends once a minute: deliveries equal the recorded receptions, packet by packet."""
+    """Every mote sends once a minute, and the deliveries equal the recorded receptions packet by packet."""
     graph, of = links.ulb_library(link=Link(rate=250e3), minute=1.0)
     rounds = 50
     network = Network(graph, Link(rate=250e3), links=of, round_period=1.0)

@@ -28,12 +28,12 @@ def key(name: str) -> np.ndarray:
 
 
 def burst(count: int, one_by_one: bool) -> Talker:
-    """Send frames 0, 1, … at once, to all or to one neighbour."""
+    """Send frames 0, 1, … at the same instant, by broadcast or to one neighbour."""
     return Talker([(0, number) for number in range(count)], 1 if one_by_one else None)
 
 
 def arrivals(link: Link, count: int = MANY, seed: int = 1, one_by_one: bool = False) -> dict[int, float]:
-    """Return arrival times (s), keyed by number, of frames all sent over one link at time 0."""
+    """Return the arrival time (s) of each numbered frame; all are sent over one link at time 0."""
     run = play(burst(count, one_by_one), Listener(), link=link, seed=seed)
     assert run.ledger.table()["offered"].tolist() == [count]
     return {number: time for time, _, number in run.agents[1].heard}
@@ -62,7 +62,7 @@ def test_delays_on_a_link_have_the_configured_distribution(name: str, one_by_one
     model, expected = DISTRIBUTIONS[name]
     delays = np.array(list(arrivals(Link(latency=model), one_by_one=one_by_one).values()))
     assert len(delays) == MANY
-    # A normal latency has a mass of 0.04 % at zero.
+    # A normal latency, truncated at zero, equals zero with a probability of 0.04 %.
     assert stats.kstest(delays, expected.cdf).pvalue > 1e-3
     error = expected.std() / math.sqrt(MANY)
     assert delays.mean() == pytest.approx(expected.mean(), abs=4 * error)
@@ -123,12 +123,12 @@ def test_links_read_a_latency_trace_from_places_of_their_own(medium: Any, simple
 
     found = first_of(20, seed=1)
     assert len(set(found)) > 8
-    # It depends only on the seed and on the link's ends.
+    # The initial position depends only on the seed and on the link's ends.
     assert first_of(20, seed=1) == found != first_of(20, seed=2)
     assert first_of(3, seed=1) == found[:3]
     begins = [place for seed in range(10, 25) for place in first_of(20, seed=seed)]
     assert stats.chisquare(np.bincount(begins, minlength=20)).pvalue > 1e-3
-    # With an explicit offset, all links read the trace in step.
+    # With an explicit offset, all links read the same position of the trace.
     assert first_of(20, seed=1, offsets=7) == [7] * 20
 
 
@@ -155,7 +155,7 @@ def test_certain_losses(probability: float) -> None:
 
 
 def lost_at(model: Loss, times: "np.ndarray", seed: int = 1) -> np.ndarray:
-    """Return which frames sent over one link at these times (s) were lost."""
+    """Return a boolean array: which frames, sent over one link at these times (s), were lost."""
     run = play(Talker([(float(time), n) for n, time in enumerate(times)]), Listener(), link=Link(loss=model), seed=seed)
     arrived = set(run.agents[1].payloads)
     return np.array([n not in arrived for n in range(len(times))])
@@ -172,11 +172,11 @@ def test_gilbert_elliott_has_its_mean_loss_burst_length_and_correlation(
     r = 1 / burst
     p = mean * r / (1 - mean)
     model = loss.gilbert_elliott(mean, burst, slot=slot)
-    # Per-frame models get all frames at once; slotted models one frame a slot.
+    # Models without time slots get all frames at one time; slotted models get one frame a slot.
     times = np.zeros(MANY) if slot is None else slot * np.arange(MANY)
     lost = np.concatenate([lost_at(model, times, seed) for seed in range(2 if slot is None else 1)])
     correlation = 1 - p - r
-    # Correlated losses carry as much information as this number of independent ones.
+    # The variance of the mean of correlated losses is that of this many independent losses.
     independent = len(lost) * (1 - correlation) / max(1 + correlation, 1e-9)
     assert lost.mean() == pytest.approx(mean, abs=4 * math.sqrt(mean * (1 - mean) / independent) + 1e-12)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], lost.astype(int), [0]])))
@@ -214,12 +214,12 @@ def test_bursts_as_long_as_those_of_independent_losses_are_independent_losses(me
 
 @pytest.mark.parametrize(("mean", "burst"), [*BURSTS, slow(0.5, 1.2), (0.2, 1.0), (0.0, 1.0), slow(0.01, 3000.0)])
 def test_a_channel_that_moves_on_with_time_does_so_whatever_is_sent(mean: float, burst: float) -> None:
-    """A sparse sender loses the frames that it would have lost sending in each slot."""
+    """The losses depend on the time only: a sparse sender loses the same frames as one that sends in each slot."""
     model = loss.gilbert_elliott(mean, burst, slot=0.1)
     always = lost_at(model, 0.1 * np.arange(4000))
     now_and_then = np.flatnonzero(np.random.default_rng(0).random(4000) < 0.01)
     assert lost_at(model, 0.1 * now_and_then).tolist() == always[now_and_then].tolist()
-    # Three frames in each slot share one outcome.
+    # Three frames sent in the same slot share one outcome.
     thrice = lost_at(model, 0.1 * (np.arange(900) // 3) + 0.03 * (np.arange(900) % 3))
     assert thrice.tolist() == np.repeat(always[:300], 3).tolist()
 
@@ -231,7 +231,7 @@ def test_after_a_gap_a_channel_in_time_is_what_the_two_state_chain_says(mean: fl
     model = loss.gilbert_elliott(mean, burst, slot=1.0)
     assert isinstance(model, loss.GilbertElliott)
     rate = 1 - model.p - model.r
-    # Pairs of frames a gap apart, far from other pairs.
+    # Each pair of frames is ``gap`` slots apart, and far from the other pairs.
     starts = np.arange(4000) * (gap + 1001)
     lost = lost_at(model, np.stack([starts, starts + gap], axis=1).ravel()).reshape(-1, 2)
     after_bad = lost[lost[:, 0], 1]
@@ -241,7 +241,7 @@ def test_after_a_gap_a_channel_in_time_is_what_the_two_state_chain_says(mean: fl
 
 
 def test_a_channel_in_time_costs_little_after_a_long_silence() -> None:
-    """The state is drawn back only to where it no longer depends on the past, not over a million slots."""
+    """The state is computed from a bounded number of earlier slots, not over a million slots."""
     model = loss.gilbert_elliott(0.2, 8.0, slot=1e-3)
     before = uniforms.__globals__["_mix"]
     drawn = []
@@ -273,7 +273,7 @@ def test_a_loss_trace_is_read_in_order_and_again(one_by_one: bool) -> None:
 
 @pytest.mark.parametrize("medium", ["wires", "radio"])
 def test_links_read_a_loss_trace_from_places_of_their_own(medium: Any) -> None:
-    """Twenty links each lose one frame in twenty: not all the same one, and not none."""
+    """Each of twenty links loses one frame in twenty, and the links do not all lose the same frame."""
     record = [1] + [0] * 19
 
     def lost_of(leaves: int, seed: int, **begin: int) -> list[list[bool]]:
@@ -286,12 +286,12 @@ def test_links_read_a_loss_trace_from_places_of_their_own(medium: Any) -> None:
     assert all(np.flatnonzero(row).tolist() == [row.index(True), row.index(True) + 20] for row in found)
     assert len({row.index(True) for row in found}) > 8
     assert np.sum(found, axis=0).max() < 8
-    # It depends only on the seed and on the link's ends.
+    # The initial position depends only on the seed and on the link's ends.
     assert lost_of(20, seed=1) == found != lost_of(20, seed=2)
     assert lost_of(3, seed=1) == found[:3]
     places = [row.index(True) for seed in range(10, 25) for row in lost_of(20, seed=seed)]
     assert stats.chisquare(np.bincount(places, minlength=20)).pvalue > 1e-3
-    # With an explicit offset, all links read the trace in step.
+    # With an explicit offset, all links read the same position of the trace.
     assert np.sum(lost_of(20, seed=1, offsets=0), axis=0).tolist() == [20, *[0] * 19] * 2
 
 
@@ -320,7 +320,7 @@ def test_numbers_are_uniform_and_independent_from_one_to_the_next_and_between_st
     assert np.unique(numbers[0]).size == numbers.shape[1]
     assert 0 <= numbers.min() <= numbers.max() < 1
     assert stats.kstest(numbers.ravel(), "uniform").pvalue > 1e-3
-    # Along each stream, and across streams: p-values of uniform samples are uniform themselves.
+    # If samples are uniform, the p-values of their tests are uniform, too; tested along and across the streams.
     for samples in (numbers.T, numbers):
         assert stats.kstest([stats.kstest(sample, "uniform").pvalue for sample in samples], "uniform").pvalue > 1e-3
     correlations = np.corrcoef(numbers.T)[np.triu_indices(numbers.shape[1], 1)] * math.sqrt(500)
@@ -408,7 +408,7 @@ print(generator(5, "a", "agent").random())
 
 
 def test_the_first_numbers_are_pinned() -> None:
-    # A change of this value changes every published run.
+    # If this value changed, every published run would change.
     assert uniforms(np.array([0], dtype=np.uint64), 0, 1)[0, 0] == (0xE220A8397B1DCDAF >> 11) * 2.0**-53
     assert name_key("a") == 0x3395AC8F5BBE65A7
 
@@ -491,7 +491,7 @@ def test_bad_arguments_are_refused_in_one_line(make: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        # Exact arithmetic on the rounded floating-point numbers refuses each of these.
+        # Each argument is valid as written, but exact arithmetic on its rounded floating-point value would refuse it.
         (lambda: latency.normal(0.3, 0.1), latency.Normal(0.3, 0.1)),
         (lambda: latency.normal(3e-3, 1e-3 * (1 + 1e-15)), latency.Normal(3e-3, 1e-3 * (1 + 1e-15))),
         (lambda: latency.uniform(0.1 + 0.2, 0.3), latency.Uniform(0.1 + 0.2, 0.1 + 0.2)),

@@ -34,13 +34,13 @@ def lost_of(model: Loss, count: int = MANY, state: float = 0.3) -> np.ndarray:
 
 
 def runs(lost: np.ndarray) -> np.ndarray:
-    """The lengths of the runs of losses."""
+    """Return the lengths of the runs of successive losses."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], lost.astype(int), [0]])))
     return edges[1::2] - edges[::2]
 
 
 def near(found: np.ndarray, mean: float, memory: float = 0.0) -> None:
-    """The mean of numbers with a lag-1 correlation is expected within 4.5 standard errors."""
+    """Check that the mean of numbers with a given lag-1 correlation is within 4.5 standard errors."""
     error = found.std() * math.sqrt((1 + memory) / (1 - memory) / len(found))
     assert abs(found.mean() - mean) < 4.5 * error + 1e-12, (found.mean(), mean, error)
 
@@ -55,7 +55,7 @@ def numbers(seed: int) -> Iterator[int]:
 
 
 def percent(share: float) -> int:
-    """The value that tc passes to the kernel."""
+    """Return the 32-bit integer that tc passes to the kernel for a probability."""
     return round(share * (SHARE - 1))
 
 
@@ -71,7 +71,7 @@ def kernel_gemodel(p: float, r: float, bad: float, good: float, count: int) -> n
     p_, r_, h, k1 = percent(p), percent(r), SHARE - 1 - percent(bad), percent(good)
     for _ in range(count):
         step, own = next(random), next(random)
-        # A frame's fate is that of the state before the step.
+        # As in the kernel, a frame's loss is decided by the state before the transition.
         lost.append(own > h if is_bad else own < k1)
         is_bad = step >= r_ if is_bad else step < p_
     return np.array(lost)
@@ -106,7 +106,7 @@ CHAINS = [
 
 @every(("p", "r", "bad", "good"), CHAINS)
 def test_gemodel_has_its_stationary_loss_and_correlation(p: float, r: float, bad: float, good: float) -> None:
-    """Cov(lost_n, lost_n+1) = (bad − good)² π(1 − π)(1 − p − r), as the losses depend only on the states."""
+    """Losses depend only on the states, so Cov(lost_n, lost_n+1) = (bad − good)² π(1 − π)(1 − p − r), π = P(bad state)."""
     model, share = loss.gemodel(p, r, bad, good), p / (p + r)
     lost, keep = lost_of(model), 1 - p - r
     assert model.mean == pytest.approx(share * bad + (1 - share) * good)
@@ -172,7 +172,7 @@ def test_states_are_the_kernels_four(chain: tuple[float, float, float, float, fl
 
 @every(("probability", "correlation"), [(0.1, 0.25), (0.3, 0.5), (0.45, 0.8), (0.9, 0.25), (0.25, 0.02)])
 def test_correlated_losses_have_netems_mean_not_the_probability(probability: float, correlation: float) -> None:
-    """Against the long mean of netem's recursion, and against the kernel's integers."""
+    """The losses are compared with the long-run mean of netem's recursion, and with the kernel's integer arithmetic."""
     model = loss.correlated(probability, correlation)
     fresh = np.random.default_rng(3).random(400_000)
     x, _ = signal.lfilter([1 - correlation], [1, -correlation], fresh, zi=[0.5 * correlation])
@@ -212,7 +212,7 @@ def test_iproute2s_tables_are_drawn_as_netem_draws_them() -> None:
         mean, jitter = 0.1, 0.02
         lines = path.read_text().splitlines()
         table = [int(word) for line in lines if not line.startswith("#") for word in line.split()]
-        # `tabledist`: with the jitter in ns, rounded to the nearest.
+        # `tabledist` uses the jitter in ns, here rounded to the nearest integer.
         ns, source, size = round(jitter * 1e9), numbers(6), len(table)
         kernel = [100_000_000 + math.floor(ns * table[next(source) % size] / 8192 + 0.5) for _ in range(MANY)]
         ours = delays_of(latency.empirical(path, mean, jitter))[:, 0]
@@ -233,21 +233,21 @@ def test_measured_delays_come_each_as_often_and_in_no_order() -> None:
 
 @every("correlation", [0.25, 0.9])
 def test_correlated_delays_have_the_moments_of_the_recursion(correlation: float) -> None:
-    """Uniform x on [0, 1): var x/(1 − ρ)·(1 + ρ) = 1/12, and the autocorrelation at lag k is ρᵏ."""
+    """For x uniform on [0, 1), the variance is (1 − ρ)/(1 + ρ)/12, and the autocorrelation at lag k is ρᵏ."""
     found = delays_of(latency.correlated(latency.uniform(1.0, 3.0), correlation), 40_000, 8)[1000:]
     assert found.mean() == pytest.approx(2.0, abs=0.01)
     assert found.std() == pytest.approx(2 * math.sqrt((1 - correlation) / (1 + correlation) / 12), rel=0.02)
     for lag in (1, 3):
         pairs = np.corrcoef(found[:-lag].ravel(), found[lag:].ravel())[0, 1]
         assert pairs == pytest.approx(correlation**lag, abs=0.015)
-    # Links are independent of one another.
+    # The delays of different links are independent.
     assert abs(np.corrcoef(found[:, 0], found[:, 1])[0, 1]) < 5 / math.sqrt(
         40_000 * (1 - correlation) / (1 + correlation)
     )
 
 
 def test_linux_undoes_the_correlation_of_its_delays() -> None:
-    """The remainders in the kernel's arithmetic, and the equivalent recursion, as docs/links.md describes them."""
+    """The kernel's correlated integers equal netsim's recursion; their remainders, which it uses, are uncorrelated."""
     source = crandom(0.25, numbers(7))
     random = [next(source) for _ in range(MANY)]
     ours = delays_of(latency.correlated(latency.uniform(0.0, 1.0), 0.25))[:, 0]
@@ -260,7 +260,7 @@ def test_linux_undoes_the_correlation_of_its_delays() -> None:
 
 
 def test_a_link_has_one_chain_of_delays_for_broadcasts_and_single_frames() -> None:
-    """Four frames in four rounds, broadcast or not: their delays follow the order of sending."""
+    """Of four frames, some broadcast and some not, the delays follow one chain in the order of sending."""
     link = Link(latency=latency.correlated(latency.uniform(0.0, 0.5), 0.9))
     ways: list[list[Any]] = [[(k, k) for k in range(4)], [(k, k, 1) if k % 2 else (k, k) for k in range(4)]]
     heard = []
@@ -272,7 +272,7 @@ def test_a_link_has_one_chain_of_delays_for_broadcasts_and_single_frames() -> No
 
 
 class Mixed(Talker):
-    """Broadcasts, or sends to a neighbour, at given times."""
+    """Broadcasts, or sends to one neighbour, at given times."""
 
     def __init__(self, plan: list[Any]) -> None:
         self.plan = plan
