@@ -51,7 +51,7 @@ def path(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def parsed(packet: pcapng.Packet) -> dict[str, Any]:
-    """Return a packet's fields: TAP elements, MAC header, content, and whether the frame check sequence (FCS) is right."""
+    """Return a packet's fields: TAP elements, MAC header, content, and whether its check sequence (FCS) is right."""
     version, length = struct.unpack_from("<BxH", packet.captured)
     assert version == 0
     elements, place = {}, 4
@@ -73,7 +73,7 @@ def parsed(packet: pcapng.Packet) -> dict[str, Any]:
 
 
 def remainder(frame: bytes) -> int:
-    """Return the FCS of IEEE 802.15.4-2020, 7.2.11, computed by its shift register, with each byte's lowest bit first."""
+    """Return the FCS of IEEE 802.15.4-2020, 7.2.11, computed by its shift register, lowest bit of each byte first."""
     register = 0
     for byte in frame:
         for bit in range(8):

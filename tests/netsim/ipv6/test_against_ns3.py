@@ -1,4 +1,4 @@
-"""Compressed IPv6 packets equal those of ns-3's sixlowpan byte for byte, with the exception described in docs/ns3.md."""
+"""Compressed IPv6 packets equal those of ns-3's sixlowpan byte for byte, with one exception (docs/ns3.md)."""
 
 from pathlib import Path
 
