@@ -106,7 +106,7 @@ CHAINS = [
 
 @every(("p", "r", "bad", "good"), CHAINS)
 def test_gemodel_has_its_stationary_loss_and_correlation(p: float, r: float, bad: float, good: float) -> None:
-    """Cov(lost_n, lost_n+1) = (bad − good)² π(1 − π)(1 − p − r), as losses depend only on the state; π = P(bad state)."""
+    """Cov(lost_n, lost_n+1) = (bad − good)² π(1 − π)(1 − p − r), as losses depend only on the state; π = P(bad)."""
     model, share = loss.gemodel(p, r, bad, good), p / (p + r)
     lost, keep = lost_of(model), 1 - p - r
     assert model.mean == pytest.approx(share * bad + (1 - share) * good)

@@ -1,4 +1,4 @@
-"""A run watched live (docs/replay.md): its results are unchanged, and pages get its events."""
+"""A live view of a run (docs/replay.md): results are unchanged, and the page receives all events."""
 
 import http.client
 import json
@@ -28,7 +28,7 @@ from tests.netsim.replay.test_replay_page import unpack
 
 
 class Page:
-    """The client side of a live page: it sends the requests of page/live.js."""
+    """The client side of a live page: it sends the same requests as page/live.js."""
 
     def __init__(self, address: str, number: int = 1) -> None:
         self.address = f"{address}{number}/"
@@ -55,7 +55,7 @@ class Page:
         return self.news
 
     def states(self, names: list[str]) -> pd.DataFrame:
-        """Return the states, in the form of `Run.states`, of agents named by numbers."""
+        """Return the received states in the form of `Run.states`, for agents whose names are numbers."""
         columns = ["time_s", "agent", "sent", *names]
         found = ["times", "agents", "sent", *range(len(names))]
         return pd.DataFrame({name: self.columns[f"state {each}"] for name, each in zip(columns, found, strict=True)})
@@ -66,7 +66,7 @@ class Page:
 
 
 def table(columns: dict[str, Any], labels: list[str]) -> np.ndarray[Any, Any]:
-    """Return columns as sortable records; a label becomes a hash of its text."""
+    """Return columns as sortable records, in which a hash of its text replaces each label."""
     found = np.empty(len(columns["start"]), dtype=[(name, dtype) for name, dtype in COLUMNS.items()])
     for name in COLUMNS:
         found[name] = columns[name]
@@ -77,14 +77,14 @@ def table(columns: dict[str, Any], labels: list[str]) -> np.ndarray[Any, Any]:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look after each row."""
+    """Send news to pages after every row, instead of at intervals."""
     monkeypatch.setattr(observers, "_PAUSE", 0.0)
     monkeypatch.setattr(observers, "_SHARE", 0)
 
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No further page will ask."""
+    """Shorten the time that the server waits for further requests, because these tests make none."""
     monkeypatch.setattr(server, "_PAGE_TIMEOUT", 0.2)
     monkeypatch.setattr(server, "_ABRUPT", 0.2)
 
@@ -106,7 +106,7 @@ def test_the_run_is_the_same_and_the_page_gets_all_that_the_trace_has(name: str)
 
     def asks(number: int) -> None:
         pages[0].ask()
-        # Early news stays true at the end, and no frame that has ended is in flight.
+        # Progress is called before the row reaches the page, so the page knows the time of the previous row.
         assert pages[0].news["known"] == pytest.approx(0.1 * (number - 1), abs=1e-6)
 
     found, coded = network(name)
@@ -142,7 +142,7 @@ def test_at_each_look_frames_add_up() -> None:
 
     def look(number: int) -> None:
         if number == 1:
-            # The row is written before the page asks.
+            # Progress is called before the row reaches the page, so there is nothing to compare at the first row.
             return
         page = Page(shown.address)
         news = page.ask()
@@ -174,7 +174,7 @@ def test_the_newest_are_kept_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -
     assert page.frames["start"].min() > np.median(frames["start"])
     with pytest.raises(BadInput, match="trace = False"):
         _ = run.trace
-    # Records already sent are not kept.
+    # Records that were already sent must not be kept.
     assert not any(len(each) for each in run.ledger.tally.records().values())
 
 
@@ -233,7 +233,7 @@ def test_of_many_changes_a_page_has_fewer_the_older_they_are(monkeypatch: pytest
 
 @pytest.mark.parametrize("each_time", [1, 7, 70, 900])
 def test_however_many_changes_come_at_once_a_page_has_no_more(each_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two requests of a page, the run makes as many changes as the machine allows."""
+    """Between two looks ``each_time`` changes happen; the page never holds more than MOST_CHANGES of them."""
     monkeypatch.setattr(render, "MOST_CHANGES", 60)
     found = Network(topology.path(3), round_period=1.0)
     found.watch({"heard": lambda agent: len(agent.heard)})
@@ -256,7 +256,7 @@ def test_however_many_changes_come_at_once_a_page_has_no_more(each_time: int, mo
 
 
 class Gossip(Agent):
-    """Lives in no rounds."""
+    """An agent that does not use rounds."""
 
     async def run(self) -> None:
         import asyncio
@@ -355,7 +355,7 @@ def test_what_comes_after_the_block_is_not_shown() -> None:
 
 @pytest.fixture
 def place() -> Iterator[urllib.parse.SplitResult]:
-    """The address of a run that is over."""
+    """The address of a live view whose run has ended."""
     found, _ = network("lossy")
     with live_view(found, browser=False, title="<script>") as shown:
         found.run({node: Mixed() for node in found.graph})
@@ -380,7 +380,7 @@ def test_it_is_for_this_machine_and_for_those_that_know_the_address(place: urlli
     page = asked(place, place.path + "1/")
     assert page.status == 200
     assert asked(place, place.path + "1/", host=f"localhost:{place.port}").status == 200
-    # A foreign name that resolves here (DNS rebinding), or no name.
+    # A foreign host name that resolves to this machine (DNS rebinding), wrong ports, or no name.
     for host in (f"evil.example:{place.port}", "127.0.0.1", f"127.0.0.1:{(place.port or 0) + 1}", ""):
         assert asked(place, place.path + "1/", host=host).status in (400, 421)
     for path in ("/", "/1/", f"/{'x' * 32}/1/", place.path[:-2] + "/1/", place.path.rstrip("/"), place.path + "2/",

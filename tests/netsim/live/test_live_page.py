@@ -1,4 +1,4 @@
-"""The page of a run that goes on, in a real browser, and `netsim run --live` (docs/replay.md)."""
+"""The live page of a running simulation in a real browser, and `netsim run --live` (docs/replay.md)."""
 
 import json
 import os
@@ -26,7 +26,7 @@ AFTER = "new Promise((done) => setTimeout(done, {}))"
 
 
 def until(page: chromium.Page, what: str, seconds: float = 60.0) -> None:
-    """Wait until an expression is true in a page."""
+    """Wait until a JavaScript expression is true in the page."""
     deadline = time.monotonic() + seconds
     while not page.run(what):
         assert time.monotonic() < deadline, what
@@ -70,7 +70,7 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(  # noqa: PLR0915  one
     go_on.set()
     assert halfway.wait(60)
     browser.open(address[0] + "1/")
-    # It stops at the newest known time, however fast it plays, and then continues.
+    # Playback stops at the newest known time, and continues when later times become known.
     until(browser, "replay.state().known > 1.8")
     known = browser.run("replay.state().known")
     until(browser, f"replay.state().time === {known!r}")
@@ -81,11 +81,11 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(  # noqa: PLR0915  one
     assert state["running"]
     state = "document.querySelector('[data-part=running]').textContent"
     assert browser.run(state) == "running · known to 1.9 s"
-    # How many rounds there will be is not known yet.
+    # The total number of rounds is not known yet, so the page shows only the current round.
     clock = "document.querySelector('[data-part=clock]').textContent"
     assert " · round 19 · " in browser.run(clock)
     assert browser.run("document.querySelector('[data-part=title]').textContent") == "<b>"
-    # The page stays usable: seek back, pause, inspect an agent.
+    # The page stays usable during the run: it can seek back, pause and show an agent.
     browser.run("replay.pause(); replay.seek(1.0); replay.choose({agent: 3})")
     columns = frames_of(plain.trace).columns
     over = columns["end"] <= 1.0
@@ -115,7 +115,7 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(  # noqa: PLR0915  one
 
 
 def check_counts(page: chromium.Page, run: Any) -> None:
-    """Check that the page's counts equal the ledger's."""
+    """Check that the counts on the page equal the ledger's."""
     cells = "[...document.querySelectorAll('[data-cause]')].map((row) => [row.dataset.cause, "
     shown = dict(page.run(cells + "+row.querySelector('[data-count]').textContent])"))
     ledger = run.ledger.table(by=[]).iloc[0]
@@ -182,7 +182,7 @@ def test_with_it_the_folder_is_the_same(tmp_path: Path) -> None:
     output = process.stdout.readline()
     address = re.fullmatch(r"watch it at (http://127\.0\.0\.1:\d+/[\w-]+/)\n", output)
     assert address, output
-    # As a page that continues from run to run does.
+    # Follow the addresses of successive runs, as an open page does.
     titles: dict[int, str] = {}
     number = 1
     while process.poll() is None:

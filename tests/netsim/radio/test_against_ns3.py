@@ -23,7 +23,7 @@ from tests.parts import slow
 
 CASES, STORED = cases(), stored()
 SEEDS = (1, 2, 3)
-# One case of each kind, with few nodes; the allowed difference of means over three seeds.
+# One small case of each kind, with the tolerance for the difference of means over three seeds.
 SMALL = {"ring 5": 0.03, "near-far 2": 0.03, "ring 1 short": 0.03, "hidden 4": 0.07, "hidden 4 no acks": 0.07}
 
 
@@ -40,7 +40,7 @@ def means(case: Case, runs: list[Run]) -> dict[str, float]:
 
 
 def test_a_lone_sender_has_the_period_of_the_standard() -> None:
-    """3.5 units, assessment, turnaround, 117 bytes, turnaround, 11 bytes, LIFS: 6.368 ms, and without acks 5.824 ms."""
+    """Back-off, assessment, turnaround, 117 bytes, turnaround, 11 bytes and LIFS: 6.368 ms; 5.824 ms without acks."""
     for name, milliseconds in (("ring 1", 6.368), ("ring 1 no acks", 5.824)):
         case = shorter(CASES[name], 60.0)
         received = means(case, [in_model(case, 1, Rules())])["received_kbps"]
@@ -48,7 +48,7 @@ def test_a_lone_sender_has_the_period_of_the_standard() -> None:
 
 
 def test_bit_errors_are_those_of_the_standards_table() -> None:
-    """1 − (1 − BER)^bits for 8·(20 + 6) bits at −2 … 1 dB, as computed with whole numbers for the binomials."""
+    """The loss of 8·(20 + 6) bits is 1 − (1 − BER)^bits; the expected values come from integer binomials."""
     lost = [1 - (1 - bit_error_rate(10 ** (snr / 10))) ** 208 for snr in (-2, -1, 0, 1)]
     assert lost == pytest.approx([0.662, 0.213, 0.033, 0.003], abs=6e-4)
     assert bit_error_rate(0.0) == pytest.approx(0.5)
@@ -78,7 +78,7 @@ def test_the_model_agrees_with_ns3(name: str) -> None:
     ],
 )
 def test_netsim_agrees_with_the_model(name: str, like: str) -> None:
-    """By ns-3's rules, and by the standard's, which are netsim's default."""
+    """The comparison uses ns-3's rules, and also the standard's rules, which are netsim's default."""
     case, rules = shorter(CASES[name], 10.0), Rules(cca=like, forgets=like == "ns3")
     theirs = means(case, [in_model(case, seed, rules) for seed in SEEDS])
     ours = means(case, [in_netsim(case, seed, "ns3" if like == "ns3" else "any") for seed in SEEDS])
@@ -87,7 +87,7 @@ def test_netsim_agrees_with_the_model(name: str, like: str) -> None:
 
 @pytest.mark.parametrize("snr", [-1, 0])
 def test_frames_are_lost_as_often_as_in_ns3(snr: int) -> None:
-    """2400 frames, within four standard deviations of both."""
+    """The share of lost frames, of 2400, agrees with ns-3 within four standard deviations of the difference."""
     case = shorter(CASES[f"PER 127 B at {snr} dB"], 60.0)
     theirs = STORED["ns3"][case.name]["lost_%"].median / 100
     deviation = math.sqrt(theirs * (1 - theirs) * (1 / 2400 + 1 / 10_000))
@@ -95,7 +95,7 @@ def test_frames_are_lost_as_often_as_in_ns3(snr: int) -> None:
 
 
 def test_a_poisson_load_waits_as_long_as_in_the_model() -> None:
-    """About 2000 messages each: the mean of 6.8 ms has a standard deviation of 0.06 ms."""
+    """The mean wait of 6.8 ms, over about 2000 messages in each simulator, has a standard deviation of 0.06 ms."""
     case = shorter(CASES["Poisson 5 per s"], 20.0)
     ours, theirs = (means(case, [run(case, seed) for seed in (1, 2)]) for run in (in_netsim, in_ns3_model))
     assert ours["delay_ms"] == pytest.approx(theirs["delay_ms"], rel=0.05)
@@ -127,7 +127,7 @@ def twin(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def received(chunks: str, begins: float, size: int) -> float:
-    """Return how often a frame of 120 bytes is received that another of equal power hits, 6.6 dB over the noise."""
+    """Return the share of 120-byte frames received despite an equally strong interferer; the SNR is 6.6 dB."""
     level, frames = -100.0, 1500
     phy = Phy(bandwidth=5e6, noise_figure=-106.6 + 174.0 - 10 * math.log10(5e6), chunks=chunks)  # type: ignore[arg-type]
     powers = {ends: level for leaf in (1, 2) for ends in ((leaf, 0), (0, leaf))}
@@ -142,10 +142,11 @@ def received(chunks: str, begins: float, size: int) -> float:
 @pytest.mark.parametrize(
     ("chunks", "begins", "size", "hit_bits"),
     [
-        # From 0.96 ms to 1.92 ms of 3.84 ms: netsim counts this signal; ns-3 has dropped it.
+        # Interference from 0.96 ms to 1.92 ms of a frame of 3.84 ms: netsim counts it, and ns-3 has dropped it by the
+        # end.
         ("any", 0.96e-3, 30, 240),
         ("ns3", 0.96e-3, 30, 0),
-        # From 2.88 ms on, beyond the end: both count it.
+        # Interference from 2.88 ms to beyond the end of the frame: both simulators count it.
         ("any", 2.88e-3, 120, 240),
         ("ns3", 2.88e-3, 120, 240),
     ],
@@ -167,7 +168,7 @@ def test_other_chunks_are_refused() -> None:
 
 
 def test_every_case_has_its_figures_and_they_agree() -> None:
-    """docs/ns3.md takes its tables from these figures."""
+    """The tables of docs/ns3.md are made from these figures."""
     for who in ("ns3", "model", "netsim"):
         assert list(STORED[who]) == list(CASES)
     for name, quantities in STORED["ns3"].items():
@@ -181,7 +182,7 @@ def test_every_case_has_its_figures_and_they_agree() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_netsim_agrees_with_ns3(name: str) -> None:
-    """A third of the tables' simulated time; `benchmarks.ns3` runs all seeds in full length."""
+    """This test simulates a third of the tables' time; `benchmarks.ns3` runs all seeds in full length."""
     case, seeds = (
         (shorter(CASES[name], CASES[name].seconds / 3), SEEDS)
         if CASES[name].rate
@@ -204,7 +205,7 @@ def test_ns3_still_says_what_is_stored(tmp_path: Path) -> None:
 
 
 def test_a_model_of_two_that_do_not_hear_each_other_delivers_both() -> None:
-    """Nodes that hear only the sink, with frames far apart in time, lose nothing."""
+    """If nodes hear only the sink, and frames are far apart in time, no frame is lost."""
     powers, metres = [[-60.0] * 2] * 2, [[0.0, 5.0], [5.0, 0.0]]
     run = Medium(powers, metres, 1, payload=100, acks=True, rate=2.0, seconds=50.0, rules=Rules()).run()
     assert run.requests == run.received == run.acknowledged > 50

@@ -1,4 +1,4 @@
-"""Carriers: power without a frame. Transmit powers of single nodes, and agents in the background."""
+"""Carriers, which are power without a frame: from nodes with transmit powers, and from agents in the background."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ LINK = presets.ieee802154().link
 
 
 class Hears(Agent):
-    """Records the frames that it hears."""
+    """Records the frames that it receives."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -29,7 +29,7 @@ class Hears(Agent):
 
 
 class Sends(Agent):
-    """Sends a frame of about 2 ms to node 1 at each of some times."""
+    """Sends node 1 a frame of about 2 ms at each of the given times."""
 
     def __init__(self, *times: float) -> None:
         self.times = times
@@ -41,7 +41,7 @@ class Sends(Agent):
 
 
 class Emits(Agent):
-    """Emits carriers (begin, seconds)."""
+    """Emits carriers, each given as (begin, duration) in seconds."""
 
     background = True
 
@@ -56,7 +56,7 @@ class Emits(Agent):
 
 
 def network(to_one: float = -50.0, **more: Any) -> Network:
-    """Return a network in which node 0 sends to 1, and a non-neighbour "x" reaches 1 with a given power (dBm)."""
+    """Return a network of nodes 0 and 1, with an unlinked node "x" whose power at node 1 is given (dBm)."""
     graph = nx.Graph([(0, 1)])
     graph.add_node("x")
     faults = more.pop("faults", ())
@@ -67,20 +67,20 @@ def network(to_one: float = -50.0, **more: Any) -> Network:
 
 
 def arrived(run: Run) -> list[int]:
-    """Return the numbers of the frames that node 1 received."""
+    """Return the numbers of the frames that node 1 received, from the frames' payloads."""
     return [frame.payload[0] for frame in run.agents[1].heard]
 
 
 def test_what_a_carrier_overlaps_is_lost() -> None:
     times = 0.1, 0.199, 0.21, 0.249, 0.2501, 0.3
     run = network().run({0: Sends(*times), 1: Hears(), "x": Emits((0.2, 0.05))})
-    # A frame is on the air for 61 bytes, 1.95 ms.
+    # Each frame has 61 bytes on the air, which take 1.95 ms; frames 1 to 3 overlap the carrier from 0.2 to 0.25 s.
     assert arrived(run) == [0, 4, 5]
     assert run.ledger.table()["collided"].item() == 3
 
 
 def test_nobody_locks_on_a_carrier() -> None:
-    """The floor is about -99 dBm: a frame of -70 dBm would be locked on, and the stronger frame behind it lost."""
+    """The noise floor is about -99 dBm. If a receiver locked on the -75 dBm carrier, the frame would be lost."""
     run = network(to_one=-75.0).run({0: Sends(0.1), 1: Hears(), "x": Emits((0.05, 0.2))})
     assert arrived(run) == [0]
 
@@ -213,7 +213,7 @@ def test_powers_that_cannot_be_are_refused(more: dict[str, Any], says: str) -> N
 
 
 class Ticks(Agent):
-    """Never ends."""
+    """Runs until the end without ever finishing."""
 
     background = True
 
@@ -225,7 +225,7 @@ class Ticks(Agent):
 
 
 class Waits(Agent):
-    """Waits for a frame that never comes."""
+    """Waits for a frame that never arrives."""
 
     async def run(self) -> None:
         await self.inbox.get()

@@ -1,4 +1,4 @@
-"""Block fading and pattern noise: their distributions, reception under them, and equal runs of both twins."""
+"""Block fading and pattern noise: distributions, reception, and equality of the compiled and Python twins."""
 
 import asyncio
 import math
@@ -27,12 +27,12 @@ KS = (0.0, 2.0, 10.0)
 
 
 def gains(fading: BlockFading, times: Sequence[float], key: int = 7, seed: int = 1) -> Any:
-    """Return power gains, as ratios."""
+    """Return power gains as linear ratios."""
     return 10.0 ** (np.array([fading.gain_db(seed, key, time) for time in times]) / 10.0)
 
 
 def rician(k: float) -> Any:
-    """Return the distribution of a Rician channel's power gain: noncentral χ² of two degrees of freedom, mean 1."""
+    """Return the distribution of a Rician channel's power gain: noncentral χ² with two degrees of freedom, mean 1."""
     return ncx2(2, 2.0 * k, scale=1.0 / (2.0 * (1.0 + k)))
 
 
@@ -45,7 +45,7 @@ def correlation(values: Any, lag: int) -> float:
 
 @pytest.mark.parametrize("k", KS)
 def test_the_power_gain_is_exponential_or_noncentral_chi_square(k: float) -> None:
-    """Mean 1; variance (1 + 2K)/(1 + K)²; K = 0 is Rayleigh, an exponential power."""
+    """The power gain has mean 1 and variance (1 + 2K)/(1 + K)²; K = 0 is Rayleigh fading, with an exponential gain."""
     found = gains(BlockFading(coherence=1.0, k_factor=k), range(20_000))
     assert kstest(found, "expon" if k == 0.0 else rician(k).cdf).pvalue > 0.01
     deviation = math.sqrt((1 + 2 * k) / (1 + k) ** 2)
@@ -103,7 +103,7 @@ def bits_of(payload: Any) -> int:
 
 @pytest.mark.parametrize("k", KS)
 def test_reception_is_the_integral_of_the_error_rate_over_the_gains(k: float) -> None:
-    """∫ (1 − BER(SNR·g))^bits dF(g), with F the distribution of the gain; each frame meets another block."""
+    """The share is ∫ (1 − BER(SNR·g))^bits dF(g), F the distribution of the gain g; each frame is in a new block."""
     phy, snr, leaves, frames = Phy(fading=BlockFading(coherence=0.05, k_factor=k)), 2.0, 40, 200
     run = Network(topology.star(leaves + 1), LINK, medium=star(phy, snr, leaves), seed=3).run(
         {0: Talker([(0.1 * n, 0.5) for n in range(frames)]), **{leaf: Listener() for leaf in range(1, leaves + 1)}}
@@ -116,7 +116,7 @@ def test_reception_is_the_integral_of_the_error_rate_over_the_gains(k: float) ->
 
 
 def acknowledged(phy: Phy, snr: float, count: int) -> float:
-    """Return the share of messages, a second apart, that a neighbour acknowledges within four tries."""
+    """Return the share of messages, sent a second apart, that a neighbour acknowledges within four tries."""
 
     async def script(me: Any) -> None:
         for n in range(count):
@@ -130,7 +130,7 @@ def acknowledged(phy: Phy, snr: float, count: int) -> float:
 
 
 def test_a_frame_sent_again_meets_the_channel_that_lost_it() -> None:
-    """One gain g for all tries and both directions: ∫ 1 − (1 − p(g)·q(g))^4 dF(g), not 1 − (1 − ∫pq dF)^4."""
+    """All tries and both directions share one gain g: ∫ 1 − (1 − p(g)·q(g))^4 dF(g), not 1 − (1 − ∫pq dF)^4."""
     snr, count = 2.0, 2000
     phy = Phy(fading=BlockFading(coherence=0.5))
     bits, ack = bits_of(0.5), Radio().ack_bits
@@ -142,7 +142,7 @@ def test_a_frame_sent_again_meets_the_channel_that_lost_it() -> None:
     single = quad(lambda g: once(g) * math.exp(-g), 1e-9, 30, limit=500)[0]
     together = quad(lambda g: (1 - (1 - once(g)) ** 4) * math.exp(-g), 1e-9, 30, limit=500)[0]
     assert 1 - (1 - single) ** 4 > together + 0.2
-    # In 2.5 % of the cases a fading block ends between the tries.
+    # In 2.5 % of the cases a fading block ends between two tries.
     assert acknowledged(phy, snr, count) == pytest.approx(together, abs=0.04)
     fast = Phy(fading=BlockFading(coherence=1e-4))
     assert acknowledged(fast, snr, count) > together + 0.2
@@ -152,7 +152,7 @@ def test_a_frame_sent_again_meets_the_channel_that_lost_it() -> None:
 
 
 def a_trace(count: int = 20_000) -> Any:
-    """Return noise of −98 dBm with bursts of −80 dBm, 12 ms long on average, and 1 dB of jitter."""
+    """Return a noise trace: −98 dBm with bursts of −80 dBm, 12 ms long on average, and 1 dB of jitter."""
     rng = np.random.default_rng(5)
     bursts = np.repeat(np.arange(count) % 2, np.where(np.arange(count) % 2, rng.geometric(1 / 12, count), 60))[:count]
     return np.where(bursts, -80.0, -98.0) + rng.integers(-1, 2, count)
@@ -164,7 +164,7 @@ def sampled(noise: PatternNoise, count: int, node: int = 3, seed: int = 1) -> An
 
 @pytest.mark.parametrize("history", [slow(1), 4, slow(20)])
 def test_noise_has_the_traces_distribution_and_its_autocorrelation_up_to_the_history(history: int) -> None:
-    """Over a lag τ the correlation is the trace's, times 1 − τ/restart; levels differ by at most 1 % of the time."""
+    """At lag τ the correlation is the trace's times 1 − τ/restart; each level's share of time is right to 0.01."""
     trace = a_trace()
     found = np.concatenate([sampled(PatternNoise(trace, history=history), 20_000, node) for node in range(10)])
     for level in np.unique(trace):
@@ -181,12 +181,12 @@ def test_without_a_history_samples_are_independent() -> None:
 
 
 def test_what_follows_a_pattern_followed_it_in_the_trace() -> None:
-    """In a cyclic trace a b a c, a is followed by b or c, each half of the time, and both are followed by a."""
+    """In the cyclic trace a b a c, each a is followed by b or c with equal probability, and both are followed by a."""
     found = sampled(PatternNoise([-90.0, -80.0, -90.0, -70.0], history=1, restart=1e3), 20_000)
     pairs = set(pairwise(found))
     assert pairs == {(-90.0, -80.0), (-90.0, -70.0), (-80.0, -90.0), (-70.0, -90.0)}
     assert np.mean(found == -80.0) == pytest.approx(0.25, abs=0.01)
-    # In this trace two samples determine the next one.
+    # With two samples of history, each next value of this trace is determined.
     known = sampled(PatternNoise([-90.0, -80.0, -90.0, -70.0], history=2, restart=1e3), 400)
     assert {tuple(known[n : n + 4]) for n in range(0, 400, 4)} == {tuple(known[:4])}
 
@@ -216,7 +216,7 @@ def test_nodes_have_noise_of_their_own() -> None:
 
 
 def test_a_frame_is_received_if_the_noise_as_it_begins_lets_it() -> None:
-    """The link has 8 dB over the quiet noise of −98 dBm, −10 dB over bursts: noise at a frame's start counts."""
+    """The power is 8 dB above the quiet noise and 10 dB below bursts; the noise at a frame's start decides."""
     trace = a_trace()
     phy = Phy(noise=PatternNoise(trace))
     radio = Radio(access="aloha", phy=phy, powers={(0, 1): -90.0, (1, 0): -90.0})
@@ -229,7 +229,7 @@ def test_a_frame_is_received_if_the_noise_as_it_begins_lets_it() -> None:
 
 
 def busy(seed: int) -> Any:
-    """Run five nodes that talk at random under fading and noise, with acknowledgements."""
+    """Run five nodes that send at random times with acknowledgements, under fading and noise."""
     phy = Phy(fading=BlockFading(coherence=0.02, k_factor=1.0), noise=PatternNoise(a_trace(2000), history=3))
     powers = {(a, b): -92.0 + a - b for a in range(5) for b in range(5) if a != b}
     plans = np.random.default_rng(seed).uniform(0, 2, (5, 40))

@@ -1,4 +1,4 @@
-"""Links from positions: skipping pairs that are too far apart gives the same links as a loop over all pairs."""
+"""Links from positions: the search that skips distant pairs gives the same links as a loop over all pairs."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Places = dict[Any, tuple[float, ...]]
 
 
 def shadow_of(model: LogDistance, seed: int, a: Any, b: Any) -> float:
-    """Return the shadowing X of one link, from the keys of its two ends."""
+    """Return the shadowing of one link, computed from the keys of its two ends."""
     ends = [draws.name_key(a), draws.name_key(b)]
     first, second = (np.array([key], dtype=np.uint64) for key in (sorted(ends) if model.symmetric else ends))
     key = draws.stream_keys(seed, draws.link_keys(first, second), "shadowing")
@@ -29,7 +29,7 @@ def shadow_of(model: LogDistance, seed: int, a: Any, b: Any) -> float:
 
 
 def powers_of(model: LogDistance, places: Places, seed: int) -> dict[tuple[Any, Any], float]:
-    """P = P_t − PL(d) − X of each pair in turn."""
+    """Return the received power P_t − PL(d) − X of each pair, computed pair by pair; X is the shadowing."""
     return {
         (a, b): model.transmit_dbm
         - model.path_loss(math.dist(places[a], places[b]))
@@ -39,7 +39,7 @@ def powers_of(model: LogDistance, places: Places, seed: int) -> dict[tuple[Any, 
 
 
 def reception_of(model: LogDistance, places: Places, seed: int) -> dict[tuple[Any, Any], float]:
-    """Φ((P − θ)/σ) of each pair in turn."""
+    """Return the reception probability Φ((P − θ)/σ) of each pair: received power P, sensitivity θ, fading σ."""
     return {
         ends: float(ndtr((power - model.sensitivity) / model.fading))
         if model.fading
@@ -116,7 +116,7 @@ def test_who_is_audible_is_decided_for_each_pair(model: LogDistance, places: Pla
     powers = powers_of(model, places, seed)
     expected.add_edges_from(ends for ends, power in powers.items() if power >= level)
     assert in_order(model.audible(places, level, seed=seed)) == in_order(expected)
-    # Exactly the power of a pair is enough.
+    # A limit equal to the pair's received power keeps the link.
     (a, b), power = next(iter(powers.items()))
     assert model.audible(places, power, seed=seed).has_edge(a, b)
 
@@ -130,7 +130,7 @@ def test_who_is_within_a_distance_is_decided_for_each_pair(places: Places, share
     expected.add_nodes_from(places)
     expected.add_edges_from(ends for ends, distance in distances.items() if distance <= reach)
     assert in_order(within(places, reach)) == in_order(expected)
-    # Exactly the distance of a pair is enough.
+    # A limit equal to the pair's distance keeps the link.
     (a, b), distance = next(iter(distances.items()))
     assert not distance or within(places, distance).has_edge(a, b)
 
@@ -154,14 +154,14 @@ def test_positions_may_be_as_far_apart_as_numbers_go(exponent: float) -> None:
 
 
 class TwoRay(LogDistance):
-    """A path loss that grows with the fourth power from 50 m on, and drops to its least at 500 m."""
+    """A path loss that grows with the fourth power of distance from 50 m on, and drops to its minimum at 500 m."""
 
     def path_loss(self, distance: float) -> float:
         return 0.0 if distance > 500.0 else super().path_loss(distance) + 20.0 * math.log10(max(distance / 50.0, 1.0))
 
 
 class Better(LogDistance):
-    """An antenna with 30 dB of gain towards node 0."""
+    """A path loss with an antenna gain of 30 dB towards node 0."""
 
     def powers(self, positions: "Mapping[Any, Any] | nx.Graph[Any]", *, seed: int = 0) -> dict[tuple[Any, Any], float]:
         found = super().powers(positions, seed=seed)
@@ -169,7 +169,7 @@ class Better(LogDistance):
 
 
 class Half(LogDistance):
-    """A PHY that receives half of the frames it otherwise would."""
+    """A path loss model that halves the probability of reception."""
 
     def reception(
         self, positions: "Mapping[Any, Any] | nx.Graph[Any]", *, seed: int = 0

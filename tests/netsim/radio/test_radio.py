@@ -1,4 +1,4 @@
-"""A shared medium: reception, acknowledgements and retransmissions, records, and refusals."""
+"""A shared medium: reception, acknowledgements, retransmissions, records, and refused settings."""
 
 import asyncio
 import math
@@ -22,7 +22,7 @@ from tests.parts import every
 RATE = 8000.0
 LINK = Link(rate=RATE)
 SECOND = sized(1000)
-"""A frame of 8000 bits: a second on the air."""
+"""A payload whose frame has 8000 bits, which take one second on the air."""
 ALOHA = Radio(access="aloha")
 PLACED = nx.Graph([(0, 1), (1, 2)])
 nx.set_node_attributes(PLACED, {0: (0, 0), 1: (30, 0), 2: (30, 30)}, "pos")
@@ -85,7 +85,7 @@ def test_a_link_that_loses_all_carries_nothing_and_disturbs_nobody() -> None:
 
 
 def test_a_link_that_loses_all_disturbs_where_it_is_said_to() -> None:
-    """2 sends for a second from 0.5 s on, unintelligible to 0; 1's frames before and after are received."""
+    """Node 2's frame, unreadable at node 0, overlaps the first of node 1's two frames, which collides."""
     deaf = {(2, 0): Link(rate=RATE, loss=1.0)}
     radio = Radio(access="aloha", interference=nx.DiGraph([(2, 0)]))
     run = radio_run(topology.star(3), {1: talk(0.0, 1.5), 2: talk(0.5)}, radio, links=deaf)
@@ -111,7 +111,7 @@ def test_who_is_stronger_by_just_so_much_is_captured(weaker: float, capture: flo
 
 
 def test_two_weaker_ones_add_up() -> None:
-    """Each is 10 dB below, the two together 7."""
+    """Each interferer is 10 dB weaker than the frame; the two together are 7 dB weaker."""
     powers = {(i, 0): -90.0 for i in range(1, 4)} | {(1, 0): -80.0} | {(0, i): -80.0 for i in range(1, 4)}
 
     def captured(capture: float) -> int:
@@ -133,7 +133,7 @@ def test_who_is_no_neighbour_may_disturb() -> None:
 
 @pytest.mark.parametrize("later", [0.0, 0.5])
 def test_of_two_equally_strong_neither_is_captured(later: float) -> None:
-    """A receiver gets at most one frame at a time, also with capture = 0."""
+    """Even with capture = 0, a receiver gets at most one frame at a time."""
     powers = {(a, b): -80.0 for a in range(3) for b in range(3) if a != b}
     radio = Radio(access="aloha", powers=powers, capture=0.0)
     run = radio_run(topology.star(3), {1: talk(0.0), 2: talk(later)}, radio)
@@ -161,13 +161,13 @@ def test_frames_of_one_node_wait_for_each_other() -> None:
 
 
 def test_csma_waits_for_the_carrier_and_gives_up() -> None:
-    """While one node sends for a second, another makes 1 + macMaxCSMABackoffs assessments and gives up."""
+    """While one node sends for a second, another makes 1 + macMaxCSMABackoffs assessments, and then gives up."""
     radio = Radio(max_csma_backoffs=2)
     run = radio_run(topology.complete(3), {0: talk(0.0), 1: talk(0.5)}, radio, trace=True)
     assert counts(run, sender=1) == {"access_failed": 2}
     assert run.airtime[["frames", "busy", "access_failures"]].to_numpy().tolist() == [[1, 0, 0], [0, 3, 1], [0, 0, 0]]
     failed = run.trace.table().query("event == 'access_failed'")["time_s"].unique()
-    # Three back-offs of at most 7, 15 and 31 units, and three assessments.
+    # The three back-offs last at most 7 + 15 + 31 = 53 units together, and each assessment takes 128 us.
     assert 0.5 + 3 * 128e-6 <= failed[0] <= 0.5 + 53 * 320e-6 + 3 * 128e-6
 
 
@@ -287,14 +287,14 @@ def faulty_run(graph: "nx.Graph[Any]", agents: dict[Any, Agent], faults: list[An
 
 @pytest.mark.parametrize("fault", [LinkDown(0, 1, at=0), LinkDown(0, 1, at=0, one_way=True), Partition([0], at=0)])
 def test_a_cut_link_costs_its_sender_what_a_crashed_peer_costs(fault: Any) -> None:
-    """The sender cannot know: it sends, waits and repeats."""
+    """The sender cannot tell the two apart: it sends, waits for an acknowledgement, and repeats."""
     radio = acked(energy=Energy(transmit=4.0, receive=3.0, listen=2.0))
     cut = faulty_run(topology.path(2), {0: Actor(deliver_and_wait)}, [fault], radio)
     crashed = faulty_run(topology.path(2), {0: Actor(deliver_and_wait)}, [Crash(1, at=0)], radio)
     assert cut.agents[0].log == crashed.agents[0].log
     [(outcome, time)] = cut.agents[0].log
     assert not outcome
-    # Four tries of 1 s, and 0.3 s of waiting after each.
+    # Each of four tries takes 1 s, and is followed by a wait of 0.3 s.
     assert time >= 5.2
     assert cut.airtime.iloc[0].tolist() == crashed.airtime.iloc[0].tolist()
     assert cut.energy["used_j"][0] == crashed.energy["used_j"][0] == 4.0 * 4 + 2.0 * 26
@@ -333,7 +333,7 @@ def test_what_is_on_the_air_as_a_link_is_cut_arrives() -> None:
 
 
 def test_what_is_sent_over_a_cut_link_is_sensed_and_disturbs() -> None:
-    """0 hears 1, but not 2; the other nodes hear 2."""
+    """Node 2's link to node 0 is cut: its frame is received by node 3, and disturbs node 0's reception of node 1."""
     graph = nx.Graph([(0, 1), (0, 2), (2, 3)])
     cut = [LinkDown(2, 0, at=0)]
     run = faulty_run(graph, {1: talk(0.0), 2: talk(0.5)}, cut, ALOHA)
@@ -352,7 +352,7 @@ def test_reliable_links_send_again_over_a_link_that_was_cut() -> None:
 
 
 def test_a_frame_whose_sender_crashes_is_cut_short() -> None:
-    """1 sends for a second, but crashes after 0.4 s: nobody receives the frame, and the channel is free again."""
+    """Node 1's frame of one second ends with its crash after 0.4 s: nobody receives it, and the channel is free."""
     energy = Energy(transmit=4.0, receive=3.0, listen=2.0)
     graph = topology.star(3)
     agents = {1: talk(0.0), 2: talk(0.5)}
@@ -375,7 +375,7 @@ def test_a_frame_whose_sender_crashes_is_cut_short() -> None:
 def test_a_receiver_that_was_off_is_told_as_such(
     speaks: tuple[float, ...], faults: list[Any], links: dict[Any, float], down: tuple[float, float]
 ) -> None:
-    """This cause takes precedence over others, even if the receiver is back before the frame ends."""
+    """The cause "receiver down" takes precedence, even if the receiver is up again before the frame ends."""
     agents = {1: Actor(forever), 2: Actor(forever)} | {node: talk(time) for node, time in enumerate(speaks)}
     network = Network(
         topology.path(3),
@@ -389,7 +389,7 @@ def test_a_receiver_that_was_off_is_told_as_such(
 
 
 def test_who_sends_is_not_asleep() -> None:
-    """1 sends from 0.5 to 1.5 s, and would sleep from 1 s on; 0 begins to send at 1.2 s."""
+    """Node 1 sends from 0.5 to 1.5 s, although it would sleep from 1 s on; node 0 begins to send at 1.2 s."""
     cycle = DutyCycle(period=10.0, awake=1.0, offsets={0: 1.0})
     agents = {0: talk(1.2), 1: talk(0.5), 2: Actor(forever)}
     run = radio_run(topology.path(3), agents, Radio(access="aloha", duty_cycle=cycle), until=5.0)
@@ -397,7 +397,7 @@ def test_who_sends_is_not_asleep() -> None:
 
 
 def test_a_crash_ends_the_silence_after_a_frame_sooner() -> None:
-    """It crashes after 0.4 s of its first frame: the next frame may start after 4 s."""
+    """The node crashes 0.4 s into its first frame; with a share of 1/10, its next frame may start at 4 s."""
     agents = {0: talk(0.0, 1.0), 1: Actor(forever)}
     network = Network(topology.path(2), LINK, medium=Radio(access="aloha", transmit_share=0.1))
 
@@ -413,18 +413,18 @@ def test_a_crash_ends_the_silence_after_a_frame_sooner() -> None:
 
 
 def test_a_crash_ends_the_carrier() -> None:
-    """Carrier sensing finds the channel busy until the crash, and clear thereafter."""
+    """Carrier sense finds the channel busy until the sender crashes, and clear from then on."""
     radio = Radio(min_be=0, max_be=0, unit_backoff=0.2, cca=0.1, turnaround=0.0, max_csma_backoffs=40)
     agents = {1: Talker([(0.0, sized(10_000))]), 2: talk(1.0)}
     run = faulty_run(topology.complete(3), agents, [Crash(1, at=3.05)], radio)
     [start] = run.on_air.query("sender == 2")["start_s"]
-    # Assessments end every tenth of a second; the last to find a carrier ends at 3.1 s.
+    # An assessment ends every 0.1 s. The last one that finds the carrier ends at 3.1 s, so the next one is clear.
     assert start == pytest.approx(3.2)
     assert counts(run, sender=2) == {"delivered": 1, "receiver_down": 1}
 
 
 def test_a_node_that_is_down_hears_and_spends_nothing() -> None:
-    """The node is off from 1.5 to 4 s, in the middle of one frame and of another."""
+    """The node is down from 1.5 to 4 s, which cuts one frame's end and another frame's beginning."""
     energy = Energy(transmit=4.0, receive=3.0, listen=2.0, sleep=1.0)
     network = Network(
         topology.path(2), LINK, medium=Radio(access="aloha", energy=energy), faults=[Crash(1, at=1.5, until=4.0)]
@@ -437,7 +437,7 @@ def test_a_node_that_is_down_hears_and_spends_nothing() -> None:
 
 @pytest.mark.parametrize("radio", [ALOHA, acked()], ids=["no acks", "acks"])
 def test_who_goes_off_forgets_the_fragments_that_it_had(radio: Radio) -> None:
-    """The node is off from 0.45 to 0.5 s, after the first of three fragments."""
+    """The receiver is down from 0.45 to 0.5 s, so it loses the first of three fragments, which it had received."""
     link = Link(rate=RATE, mtu=400, header_bits=80)
     network = Network(topology.path(2), link, medium=radio, faults=[Crash(1, at=0.45, until=0.5)])
     run = network.run({0: Talker([(0.0, SECOND), (20.0, SECOND)], to=1), 1: Actor(forever)}, until=30.0)
@@ -448,7 +448,7 @@ def test_who_goes_off_forgets_the_fragments_that_it_had(radio: Radio) -> None:
     ("at", "until", "listens", "sleeps"), [(1.0, 3.0, 4.0, 14.0), (6.0, 13.0, 3.0, 10.0), (3.0, 9.0, 6.0, 8.0)]
 )
 def test_a_duty_cycle_goes_on_by_the_clock(at: float, until: float, listens: float, sleeps: float) -> None:
-    """Awake for 3 of 10 s, whatever it was doing at the crash, and however often it would have woken."""
+    """The node is awake for 3 of every 10 s by the clock, whatever it did at the crash or would have done then."""
     radio = Radio(
         access="aloha", duty_cycle=DutyCycle(period=10.0, awake=3.0), energy=Energy(transmit=4, listen=2, sleep=0.5)
     )
@@ -493,7 +493,7 @@ def test_who_sleeps_hears_nothing_and_sends_later() -> None:
 
 
 def test_a_node_sleeps_by_its_own_clock() -> None:
-    """A clock 5 s behind wakes its node 5 s later; a clock at half speed doubles all times."""
+    """A clock that is 5 s behind wakes its node 5 s later; a clock at half speed doubles all times."""
 
     def found(offsets: dict[int, float], faults: list[ClockSkew]) -> Any:
         cycle = DutyCycle(period=10.0, awake=3.0, offsets=offsets)
@@ -510,7 +510,8 @@ def test_a_node_sleeps_by_its_own_clock() -> None:
 
     behind = found({}, [ClockSkew(2, offset=5.0)])
     assert behind == found({2: 5.0}, []) == ({"delivered": 2}, {"asleep": 2}, [12.0, 12.0])
-    # Awake from 4 to 10 s and from 24 to 30 s, it misses a frame that begins at 10 s; awake until 11 s, it hears it.
+    # At half speed the node is awake from 4 to 10 s and from 24 to 30 s, and misses the frame that begins at 10 s. With
+    # an offset of 2.5 s it is awake until 11 s and receives that frame.
     assert found({2: 2.0}, [ClockSkew(2, drift=1.0)])[1:] == ({"asleep": 2}, [12.0, 12.0])
     assert found({2: 2.5}, [ClockSkew(2, drift=1.0)])[1:] == ({"asleep": 1, "delivered": 1}, [12.0, 12.0])
 
@@ -554,7 +555,7 @@ def test_what_is_on_the_air_at_the_end_is_in_flight() -> None:
 
 
 def test_of_what_is_on_the_air_at_the_end_the_part_before_it_counts() -> None:
-    """0 sends from 0.5 to 1.5 s, and 1 acknowledges until 2.5 s."""
+    """Node 0 sends from 0.5 to 1.5 s, and node 1 acknowledges until 2.5 s; only what precedes the end counts."""
     radio = Radio(access="aloha", acks=True, ack_bits=8000, turnaround=0.0, energy=Energy(transmit=4.0))
     for end, sends, answers in ((1.25, 0.75, 0.0), (2.25, 1.0, 0.75), (9.0, 1.0, 1.0)):
         run = radio_run(topology.path(2), {0: talk(0.5, to=1), 1: Actor(forever)}, radio, trace=True, until=end)
@@ -590,7 +591,7 @@ def test_a_cut_link_takes_nothing() -> None:
 @every("radio", [ALOHA, Radio(), Radio(acks=True)])
 @every("time", [0.0005, 0.5, 1.0, 1.5])
 def test_a_node_that_goes_off_forgets_what_it_has_not_sent(radio: Radio, time: float) -> None:
-    """Its current frame is lost, and waiting ones are refused; it continues at once."""
+    """The frame on the air is lost, and waiting frames are refused; after its return the node sends without delay."""
     network = Network(topology.path(2), LINK, medium=radio)
 
     def blink() -> None:
@@ -631,7 +632,7 @@ def test_what_is_kept_of_the_air_can_be_pickled() -> None:
 
 
 def test_another_node_changes_no_draw() -> None:
-    """Law 2: back-offs are the node's own draws, and losses the link's."""
+    """Law 2: back-offs are draws of the node, and losses are draws of the link, so other nodes do not change them."""
 
     def starts(graph: "nx.Graph[Any]") -> list[float]:
         agents = {node: Talker([(10.0 * k, 1) for k in range(20)] if node == 0 else []) for node in graph}
@@ -650,10 +651,10 @@ def test_the_sensor_engineers_script(capsys: pytest.CaptureFixture[str]) -> None
     script["report"](run, sink)
     assert "readings reached the sink" in capsys.readouterr().out
     assert len(run.agents) == 31
-    # Thirty motes send a reading a minute, and some of them die.
+    # Thirty motes send one reading a minute, and some of the motes die.
     assert 1000 < len(set(sink.heard)) <= 1800
     assert 5 < np.isfinite(run.energy["died_at_s"]).sum() < 30
-    # One mote crashes, and returns after ten minutes; its battery outlasts that.
+    # This mote crashes and restarts after ten minutes; its battery lasts longer than the run.
     sampled = [time for mote, time in sink.heard if mote == 39]
     assert not [time for time in sampled if 1200 <= time < 1800]
     assert min(sampled) < 1200 < 1800 < max(sampled)
@@ -786,12 +787,12 @@ CYCLE = DutyCycle(period=1.0, awake=0.7e-3)
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        # CSMA at 250 bit/s in place of 250 kbit/s: an assessment of 128 µs is a thirtieth of a bit.
+        # A rate of 250 bit/s instead of 250 kbit/s: an assessment of 128 µs would be a thirtieth of a bit.
         (
             lambda: Network(topology.path(2), Link(rate=250), medium=Radio()),
             "rate = 250 bit/s: a bit takes 4 ms, an assessment of the channel (cca) 0.128 ms; were kbit/s meant?",
         ),
-        # The smallest message has 6 bytes; with a header of 17 it takes 0.736 ms at 250 kbit/s.
+        # The smallest message has 6 bytes; with a header of 17 bytes it takes 0.736 ms at 250 kbit/s.
         (
             lambda: Network(
                 topology.path(2), Link(rate=250e3, mtu=116, header_bits=136), medium=Radio(duty_cycle=CYCLE)
@@ -819,7 +820,7 @@ def test_what_is_hardly_meant_is_a_warning_at_the_callers_line(made: Any, messag
     ],
 )
 def test_what_is_usual_is_no_warning(made: Any) -> None:
-    # Warnings are errors in these tests.
+    # These settings must not warn; the test configuration turns warnings into errors.
     made()
 
 

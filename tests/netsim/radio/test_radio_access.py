@@ -14,7 +14,7 @@ from tests.parts import slow
 
 RATE = 250e3
 FRAME = 50
-"""In bytes."""
+"""The frame size in bytes."""
 SECONDS = 8 * FRAME / RATE
 
 
@@ -23,7 +23,7 @@ async def forever(me: Actor) -> None:
 
 
 class Poisson(Agent):
-    """Sends at the times of a Poisson process."""
+    """Sends frames at the times of a Poisson process."""
 
     def __init__(self, per_second: float) -> None:
         self.mean = 1 / per_second
@@ -47,12 +47,13 @@ def star_of_senders(senders: int, radio: Radio, per_second: float, seconds: floa
 
 @pytest.mark.parametrize("load", [0.2, 0.5, 1.0])
 def test_throughput_of_pure_aloha(load: float) -> None:
-    """S = G·e^(−2G) for many senders; with N senders exactly e^(−2G(N−1)/N) of the frames survive."""
+    """Throughput is S = G·e^(−2G) for many senders; with N senders, e^(−2G(N−1)/N) of the frames survive."""
     senders, seconds = 60, 6000 * SECONDS / load
     run = star_of_senders(senders, Radio(access="aloha"), load / senders / SECONDS, seconds, seed=1)
     share, frames = share_delivered(run)
     expected = math.exp(-2 * load * (senders - 1) / senders)
-    # Losses come in pairs, and G/N of a sender's frames wait for its own previous frame.
+    # The tolerance allows for losses in pairs, and for the share G/N of frames that wait for the sender's previous
+    # frame.
     assert share == pytest.approx(expected, abs=5 * math.sqrt(expected * (1 - expected) / frames) + load / senders / 2)
     throughput = run.ledger.exits[0] * SECONDS / seconds
     assert throughput == pytest.approx(load * math.exp(-2 * load), rel=0.08)
@@ -60,7 +61,7 @@ def test_throughput_of_pure_aloha(load: float) -> None:
 
 @pytest.mark.parametrize("load", [0.3, 1.0])
 def test_throughput_of_slotted_aloha(load: float) -> None:
-    """S = G·e^(−G)."""
+    """Throughput is S = G·e^(−G)."""
     senders, seconds = 60, 6000 * SECONDS / load
     radio = Radio(access="slotted_aloha", slot=SECONDS)
     run = star_of_senders(senders, radio, load / senders / SECONDS, seconds, seed=2)
@@ -70,7 +71,7 @@ def test_throughput_of_slotted_aloha(load: float) -> None:
 
 @pytest.mark.parametrize(("senders", "q"), [(2, 0.5), slow(5, 0.2), slow(8, 0.05)])
 def test_throughput_of_slotted_aloha_with_few_senders(senders: int, q: float) -> None:
-    """S = N·q·(1 − q)^(N−1) if each sends in each slot with probability q."""
+    """Throughput is S = N·q·(1 − q)^(N−1) if each of N senders uses each slot with probability q."""
     slots = 6000
 
     async def now_and_then(me: Actor) -> None:
@@ -91,13 +92,13 @@ def test_throughput_of_slotted_aloha_with_few_senders(senders: int, q: float) ->
 
 UNIT, CCA, TURNAROUND, ACK, ACK_WAIT = 20, 8, 12, 22, 54
 SIFS, LIFS, LONGEST_SHORT_FRAME = 12, 40, 2 * (6 + 18)
-"""In symbols of 16 µs, as IEEE 802.15.4 has them at 250 kbit/s; a frame of 18 bytes follows 6 of preamble and size."""
+"""Symbols of 16 µs, as in IEEE 802.15.4 at 250 kbit/s; 6 bytes of preamble and length precede a frame of 18."""
 SYMBOL = 16e-6
 
 
 @dataclass
 class Node:
-    """A saturated sender, as clause 6.2.5.1 describes it."""
+    """A saturated sender, as described in clause 6.2.5.1 of the standard."""
 
     rng: np.random.Generator
     state: str = "back off"
@@ -114,12 +115,12 @@ class Node:
 
 
 def symbol_by_symbol(senders: int, frame: int, symbols: int, acks: bool, seed: int) -> dict[str, int]:
-    """Return counts over senders that all hear each other and a sink; ``frame`` is in symbols."""
+    """Return the counts, summed over senders that all hear each other and a sink; ``frame`` is in symbols."""
     rng = np.random.default_rng(seed)
     nodes = [Node(rng) for _ in range(senders)]
     for node in nodes:
         node.back_off(0)
-    ack_starts: dict[int, int] = {}  # start of each acknowledgement, and its addressee
+    ack_starts: dict[int, int] = {}  # for each acknowledgement: its start, and the node to which it is addressed
     ack_for, ack_left, ack_disturbed = -1, 0, False
     space = SIFS if frame <= LONGEST_SHORT_FRAME else LIFS
     for now in range(symbols):
@@ -155,7 +156,7 @@ def symbol_by_symbol(senders: int, frame: int, symbols: int, acks: bool, seed: i
 
 
 def advance(node: Node, frame: int, acks: bool) -> None:
-    """Advance to the next state if the present one is over."""
+    """Put the node into its next state if its current state is over."""
     if node.state == "space" and node.left == 0:
         node.retries = 0
         node.back_off(0)
@@ -223,7 +224,8 @@ def test_csma_is_as_the_standard_has_it(senders: int, frame: int, acks: bool) ->
     expected = symbol_by_symbol(senders, frame, symbols, acks, seed=1)
     found = in_netsim(senders, frame, symbols * SYMBOL, acks)
     for name, count in expected.items():
-        # Both counts are random, and events come in groups: 5 standard deviations of a difference of Poisson counts.
+        # Both counts are random, and events come in groups: allow 5 standard deviations of a difference of two Poisson
+        # counts.
         assert found[name] == pytest.approx(count, abs=5 * math.sqrt(2 * count) + 3), (name, found, expected)
 
 
@@ -231,7 +233,7 @@ def test_csma_is_as_the_standard_has_it(senders: int, frame: int, acks: bool) ->
 
 
 def collisions(sensing: "nx.Graph[int] | None") -> tuple[int, int]:
-    """Return the collisions of two senders on both sides of a sink, hidden from each other."""
+    """Return how many frames of two senders to one sink collided, and how many were offered."""
     agents: dict[int, Agent] = {0: Actor(forever), 1: Poisson(150), 2: Poisson(150)}
     network = Network(topology.star(3), Link(rate=RATE), medium=Radio(sensing=sensing), seed=1)
     row = network.run(agents, until=20).ledger.table([]).iloc[0]
@@ -241,7 +243,7 @@ def collisions(sensing: "nx.Graph[int] | None") -> tuple[int, int]:
 def test_a_hidden_terminal_is_not_sensed() -> None:
     hidden, offered = collisions(None)
     sensed, _ = collisions(topology.complete(3))
-    # Each of 150 frames a second overlaps one of the other's with probability about 1 − e^(−2·150·1.6 ms) = 0.38.
+    # At 150 frames a second, a frame overlaps one of the other sender with probability 1 − e^(−2·150·1.6 ms) = 0.38.
     assert hidden > 0.25 * offered
     assert sensed < 0.12 * offered
 
@@ -251,7 +253,7 @@ def test_a_hidden_terminal_is_not_sensed() -> None:
 
 @pytest.mark.parametrize(("p", "tries"), [(0.1, 4), (0.5, 4), (0.5, 1), (0.8, 6)])
 def test_mean_tries_and_residual_loss(p: float, tries: int) -> None:
-    """(1 − pᵐ)/(1 − p) tries on average, pᵐ lost, for m tries at most."""
+    """With at most m tries, the mean number of tries is (1 − pᵐ)/(1 − p), and pᵐ of the messages are lost."""
     frames = 4000
 
     async def talk(me: Actor) -> None:
@@ -270,14 +272,14 @@ def test_mean_tries_and_residual_loss(p: float, tries: int) -> None:
 
 @pytest.mark.parametrize(("p", "a"), [(0.0, 0.5), (0.2, 1.0), (0.4, 0.1)])
 def test_efficiency_of_stop_and_wait(p: float, a: float) -> None:
-    """(1 − p)/(1 + 2a), where a is the time under way over that of sending."""
+    """Efficiency is (1 − p)/(1 + 2a), where a is propagation time over transmission time."""
     frames, under_way = 3000, a * SECONDS
 
     async def talk(me: Actor) -> None:
         for _ in range(frames):
             await me.deliver(1, "m", sized(FRAME))
 
-    # Acknowledgements of one bit without turnaround: the round trip is the frame's time and the propagation.
+    # Acknowledgements have one bit and no turnaround, so a cycle is the frame's time and two propagation times.
     radio = Radio(
         access="aloha",
         acks=True,

@@ -17,7 +17,7 @@ PAIR = {"a": (0.0, 0.0), "b": (30.0, 40.0)}
 
 
 def test_reception_is_that_of_the_normal_distribution() -> None:
-    """Φ((P − PL(d) − θ)/σ) at 50 m: PL = 40 + 30·log10(50) = 90.97 dB."""
+    """The probability is Φ((P − PL(d) − θ)/σ): sending at P, path loss 90.97 dB at 50 m, sensitivity θ, fading σ."""
     model = LogDistance(exponent=3, reference_loss=40, fading=5, transmit_dbm=0, sensitivity=-95)
     expected = norm.cdf((0 - (40 + 30 * math.log10(50)) + 95) / 5)
     assert model.reception(PAIR) == {("a", "b"): pytest.approx(expected), ("b", "a"): pytest.approx(expected)}
@@ -36,7 +36,7 @@ def test_a_link_delivers_as_often() -> None:
 
 
 def test_shadowing_is_normal_and_the_links_own() -> None:
-    """Without fading a link receives all or nothing; among many links the share is Φ((P − PL(d) − θ)/σ)."""
+    """Without fading, a link receives all frames or none; Φ((P − PL(d) − θ)/σ) is the share of links that receive."""
     ring = {i: (50 * math.cos(i), 50 * math.sin(i)) for i in range(1000)} | {"hub": (0.0, 0.0)}
     model = LogDistance(reference_loss=40, shadowing=6.0, symmetric=False, fading=0.0)
     drawn = [model.powers({"hub": ring["hub"], i: ring[i]}, seed=3)["hub", i] for i in range(1000)]
@@ -44,7 +44,7 @@ def test_shadowing_is_normal_and_the_links_own() -> None:
     assert kstest((np.array(drawn) - mean) / 6.0, "norm").pvalue > 0.01
     received = [float(power >= model.sensitivity) for power in drawn]
     assert np.mean(received) == pytest.approx(norm.cdf((mean + 95) / 6), abs=0.06)
-    # Another node changes nothing; another seed does.
+    # Adding a node changes no existing link; another seed does.
     assert model.powers(PAIR, seed=1).items() <= model.powers(PAIR | {"c": (1.0, 1.0)}, seed=1).items()
     assert model.powers(PAIR, seed=1) != model.powers(PAIR, seed=2)
 
@@ -70,7 +70,7 @@ def test_positions_may_be_those_of_a_graph() -> None:
 
 @pytest.mark.parametrize("both", [False, True])
 def test_positions_too_far_apart_are_named_as_such(both: bool) -> None:
-    """The message names positions, which were given, not a table, and the missing range."""
+    """The message names the positions, which the user gave, instead of a table, and states the missing range."""
     with pytest.raises(BadInput) as caught:
         LogDistance(fading=4.0).network({"a": (0, 0), "b": (500, 0)}, both=both)
     way = " each way" if both else ""
@@ -93,7 +93,7 @@ def test_bad_path_losses_are_refused(values: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("sf", "milliseconds"), [(7, 61.696), (8, 113.152), (10, 370.688), (12, 1482.752)])
 def test_loras_time_on_the_air(sf: int, milliseconds: float) -> None:
-    """23 bytes at 125 kHz, 4/5, 8 symbols of preamble: the airtime of common calculators."""
+    """Common calculators give this airtime for 23 bytes at 125 kHz, coding rate 4/5, with 8 preamble symbols."""
     assert LoRaAirtime(spreading_factor=sf).seconds(8 * 23) * 1e3 == pytest.approx(milliseconds)
 
 
@@ -109,7 +109,7 @@ def test_lora_keeps_to_one_percent() -> None:
 
 
 def test_a_frame_of_802154() -> None:
-    """A full PSDU of 127 bytes with 6 bytes before it lasts 4.256 ms, and costs 17.4 mA at 3 V."""
+    """A full PSDU of 127 bytes after 6 bytes of preamble and length lasts 4.256 ms, at 17.4 mA and 3 V."""
     preset = presets.ieee802154()
     network = Network(topology.path(2), preset.link, medium=preset.medium)
     run = network.run({0: Talker([(0.0, sized(116))], to=1), 1: Listener()}, trace=True, until=1.0)

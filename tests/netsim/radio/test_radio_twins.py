@@ -27,7 +27,7 @@ compiled_only = pytest.mark.skipif(medium.COMPILED is None, reason="there is no 
 
 
 def story(run: Run) -> list[Any]:
-    """Return all that a radio leaves behind, to the last bit."""
+    """Return everything that a radio records in a run, to be compared exactly."""
     assert run.air is not None
     records = run.ledger.tally.records() or {}
     kept = {name: sorted(rows.tolist()) for name, rows in records.items()}
@@ -35,7 +35,7 @@ def story(run: Run) -> list[Any]:
 
 
 def in_python(play: Callable[[], Any]) -> Any:
-    """Run with the Python twins of the radio and of the clock."""
+    """Run a function with the Python twins of the radio and of the clock."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(medium, "COMPILED", None)
         patch.setattr(clock, "COMPILED", None)
@@ -70,7 +70,7 @@ def test_events_that_follow_each_other_are_those_of_a_clock_that_passes_one_by_o
 
 
 def random_schedule(rng: np.random.Generator) -> Schedule:
-    """Return a schedule of one to four windows, some of which touch, or fill the period."""
+    """Return a random schedule of one to four windows, which may touch each other or fill the whole period."""
     period = float(rng.choice([1.0, 0.7, 3600.0, rng.uniform(1e-3, 1e3)]))
     edges = period * np.sort(
         rng.choice(np.linspace(0.0, 1.0, 21), 2 * rng.integers(1, 5), replace=bool(rng.integers(2)))
@@ -101,7 +101,7 @@ def test_both_schedules_give_the_same_times(seed: int) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**50))
 def test_both_meters_count_the_same_joules(seed: int) -> None:
-    """Random programs of frames heard, sent and cut short, of switches, states and readings of the battery."""
+    """Both meters get the same random frames (received, sent, cut short), switches, states and readings."""
     rng = np.random.default_rng(seed)
     watts = dict(zip(("transmit", "receive", "listen", "sleep"), rng.uniform(0, 4, 4).tolist(), strict=True))
     bit, battery = float(rng.choice([0.0, 1e-3])), float(rng.choice([5.0, 1e3]))
@@ -114,7 +114,8 @@ def test_both_meters_count_the_same_joules(seed: int) -> None:
     meters = Meter(energy, schedule), twins.CompiledMeter(energy, cycle)
     now, heard = 0.0, list[Any]()
     for _ in range(30):
-        # Some events share an instant, some are within its tolerance, some coincide with another's end.
+        # Some events share an instant, some are within the tolerance of an instant, and some coincide with an earlier
+        # end.
         now = float(
             rng.choice([now, now + 1e-9, now + 2e-9, max(now, meters[0].busy_until), now + rng.uniform(0, 0.5)])
         )
@@ -154,7 +155,7 @@ def test_both_meters_count_the_same_joules(seed: int) -> None:
 
 
 class Busy(Agent):
-    """Broadcasts, sends and waits for acknowledgements at random, to the end."""
+    """Broadcasts, sends and waits for acknowledgements at random, until the end of the run."""
 
     def __init__(self, seconds: float, mean: float) -> None:
         self.seconds, self.mean, self.heard = seconds, mean, 0
@@ -176,7 +177,7 @@ class Busy(Agent):
 
 
 def busy_network(access: str, acks: bool, hearing: str, seed: int) -> Network:
-    """Return a network near its channel's capacity, with faults."""
+    """Return a network with faults whose load is near the capacity of its channel."""
     graph = nx.random_regular_graph(5, 24, seed=seed)
     rng = np.random.default_rng(seed)
     powers = {(a, b): float(rng.uniform(-90, -50)) for a in graph for b in graph if a != b}
@@ -217,7 +218,7 @@ def busy_network(access: str, acks: bool, hearing: str, seed: int) -> Network:
 @compiled_only
 @pytest.mark.parametrize(
     ("access", "acks", "hearing"),
-    # Half of the combinations, covering every pair of settings.
+    # Half of the combinations, which include every pair of settings; the others are slow tests.
     [
         (slow if (one + acks + three) % 2 else pytest.param)(access, acks, hearing)
         for one, access in enumerate(["aloha", "slotted_aloha", "csma"])
@@ -237,7 +238,7 @@ def test_both_twins_give_the_same_run_where_the_channel_is_full(access: str, ack
 
 
 class Chorus(Agent):
-    """Sends the same message as the others, at about the same time."""
+    """Sends the same message as all other agents, at about the same time."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -271,7 +272,7 @@ def test_both_twins_give_the_same_run_where_the_same_frames_add_up(mtu: int | No
 
 
 class Fails:
-    """A time on the air that fails after three calls."""
+    """A model of airtime that raises an error from its fourth call on."""
 
     def __init__(self) -> None:
         self.told = 0
@@ -295,7 +296,7 @@ def test_an_error_in_an_event_ends_the_run_with_either_twin() -> None:
 
 @compiled_only
 def test_both_twins_have_the_same_success_of_oqpsk() -> None:
-    """Bit for bit: from far below to far above the sensitivity, for one bit up to the longest frame."""
+    """Results are equal bit for bit, far below to far above the sensitivity, for 1 bit up to the longest frame."""
     phy = Phy()
     receiver = medium.COMPILED.SinrReceiver(phy, Radio(phy=phy), 1, 2, "a")  # type: ignore[union-attr]
     for sinr in (0.0, 5e-324, 1e300):

@@ -1,4 +1,4 @@
-"""`radio.transmit` returns when a message has left the air; frames carry their start and their event's time."""
+"""`radio.transmit` returns when the message has left; received frames carry the start and the time of their event."""
 
 import asyncio
 import math
@@ -20,7 +20,7 @@ ALOHA = Radio(access="aloha")
 
 
 class Does(netsim.Agent):
-    """Calls its radio, and stores the results."""
+    """Calls its radio, and stores the results of the calls."""
 
     def __init__(self, does: Any) -> None:
         self.does, self.found = does, list[Any]()
@@ -30,7 +30,7 @@ class Does(netsim.Agent):
 
 
 class Hears(netsim.Agent):
-    """Stores received frames, with their times."""
+    """Stores received frames with their arrival times."""
 
     def __init__(self, channel: int = 0) -> None:
         self.tuned, self.heard = channel, list[tuple[float, netsim.Frame]]()
@@ -42,7 +42,7 @@ class Hears(netsim.Agent):
 
 
 def played(does: Any, radio: Radio = ALOHA, *others: Any, link: Link = LINK, **options: Any) -> tuple[Any, Any, Any]:
-    """Return agent 0's results, its one to three neighbours and the run."""
+    """Run agent 0 with one to three neighbours; return its results, the neighbours and the run."""
     agents = dict(enumerate([Does(does), *(others or [Hears()])]))
     network = Network(nx.star_graph(len(agents) - 1), link, medium=radio, seed=5, **options)
     run = network.run(agents, until=100, trace=True)
@@ -73,7 +73,7 @@ def test_messages_leave_in_the_order_in_which_they_were_asked_for() -> None:
         return first.result(), last.result()
 
     (first, last), [other], _ = played(does, Radio())
-    # A new task runs after the `broadcast` called beside it.
+    # A new task starts later than the `broadcast` that is called in the same step.
     assert [frame.kind for _, frame in other.heard] == ["b", "a", "c"]
     assert first.ended < last.began
 
@@ -145,7 +145,7 @@ def test_a_frame_goes_out_on_the_channel_that_was_set_as_it_was_asked_for() -> N
     ],
 )
 def test_an_event_is_the_same_moment_by_the_receivers_clock(radio: Radio, link: Link, to: Any) -> None:
-    """The error is the link's delay, 3 us in one case, and the clocks' drift while the frame waited."""
+    """The error is the link's delay (3 us in one case) and the drift of the clocks while the frame waited."""
     clocks = [ClockSkew(0, offset=3.0, drift=80e-6), ClockSkew(1, offset=-2.0, drift=-60e-6)]
     at = 7.25
 
@@ -268,7 +268,7 @@ TWINS = pytest.mark.parametrize("twin", [lambda play: play(), in_python])
 @TWINS
 @pytest.mark.parametrize(("waits", "travels"), [(4294.0, True), (4300.0, False)])
 def test_an_event_that_has_become_too_old_does_not_travel(twin: Any, waits: float, travels: bool) -> None:
-    """The event was recent when the frame was queued; the radio was then off for over 32 bits of microseconds."""
+    """The radio is off after queueing, so the event's age, a 32-bit number of microseconds, may overflow."""
 
     async def does(agent: Any) -> Any:
         agent.radio.off()
@@ -289,7 +289,7 @@ def test_an_event_that_has_become_too_old_does_not_travel(twin: Any, waits: floa
 
 
 def outside(fault: Any, **call: Any) -> tuple[Any, Any]:
-    """Return node 0's transmission, 5 s after the start, from a task outside its agent, and the receivers."""
+    """Return node 0's transmission, made 5 s after the start by a task outside its agent, and the receivers."""
     sent = list[Any]()
     agents: Any = {0: Does(lambda agent: asyncio.sleep(99)), 1: Hears()}
     network = Network(nx.path_graph(2), LINK, medium=Radio(access="aloha", acks=True), faults=[fault], seed=1)
@@ -345,7 +345,7 @@ def test_a_straggler_and_an_agent_in_rounds_transmit() -> None:
 
 
 def test_between_two_tries_that_are_refused_others_have_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The queue is full, so a try takes no time; it must yield as `send` does, or the run never ends."""
+    """With a full queue a try takes no time; it must still yield to other tasks like `send`, or the run never ends."""
     monkeypatch.setattr("netsim.transport.outbox.MAX_SENDS_PER_INSTANT", 20)
 
     async def does(agent: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Walls: the attenuation of a floor plan, against exact arithmetic on crossings."""
+"""The attenuation by walls of a floor plan, compared with exact arithmetic on crossings."""
 
 import math
 from fractions import Fraction
@@ -17,7 +17,7 @@ Point = tuple[float, ...]
 
 
 def crosses(a: Point, b: Point, p: Point, q: Point) -> bool | None:
-    """Return whether a line and a wall cross, by rational numbers; None if they only touch or overlap."""
+    """Return, by exact rational arithmetic, whether a line crosses a wall; None if they only touch or overlap."""
     (ax, ay), (bx, by), (px, py), (qx, qy) = (tuple(map(Fraction, each[:2])) for each in (a, b, p, q))
     dx, dy, ex, ey = bx - ax, by - ay, qx - px, qy - py
     below = dx * ey - dy * ex
@@ -54,7 +54,7 @@ def test_a_line_has_one_loss_in_both_directions(a: Point, b: Point, walls: list[
 def test_a_straight_wall_in_two_pieces_counts_once() -> None:
     pieces = Walls([(0, 5, 5, 5, 10.0), (5, 5, 10, 5, 10.0)])
     assert pieces.loss_between(np.array([[5.0, 0.0]]), np.array([[5.0, 10.0]])).tolist() == [10.0]
-    # A path along a wall crosses nothing.
+    # A path along a wall does not cross it.
     assert pieces.loss_between(np.array([[-5.0, 5.0]]), np.array([[15.0, 5.0]])).tolist() == [0.0]
 
 
@@ -73,7 +73,7 @@ def test_walls_lower_powers_and_links() -> None:
     assert lost["a", "b"] == lost["b", "a"] == pytest.approx(6.9)
     assert lost["b", "c"] == pytest.approx(3.4)
     assert lost["a", "c"] == pytest.approx(10.3)
-    # COST 231: L = L_FS + Σ L_wi.
+    # COST 231: the loss is the free-space loss plus the losses of the crossed walls.
     expected = 40.2 + 20.0 * math.log10(20.0) + 10.3
     assert behind.powers(places)["a", "c"] == pytest.approx(-expected)
 
@@ -127,7 +127,7 @@ def test_walls_that_are_none() -> None:
 
 
 def test_floors_cost_what_cost_231_says() -> None:
-    """L = k^((k + 2)/(k + 1) − 0.46) · L_f: 18.3, 33.5, 43.6 dB for one, two, three floors of 18.3 dB."""
+    """COST 231: L = k^((k + 2)/(k + 1) − 0.46) · L_f is 18.3, 33.5, 43.6 dB for 1, 2, 3 floors of L_f = 18.3 dB."""
     building = Walls(storey=3.0)
     heights = np.array([1.0, 2.9, 3.1, 7.0, 11.9, -0.5])
     here, there = np.zeros((6, 3)), np.column_stack([np.full(6, 9.0), np.zeros(6), heights])
