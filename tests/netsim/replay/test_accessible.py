@@ -17,7 +17,7 @@ AXE = os.environ.get("NETSIM_AXE", "")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not AXE, reason="NETSIM_AXE is not set: the path of axe-core's axe.min.js"),
-    # Colours depend on the scheme alone, and the layout on the width.
+    # Two cases suffice: colours depend only on the scheme, and the layout only on the width.
     pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")]),
 ]
 
@@ -27,7 +27,7 @@ SOUGHT = """axe.run().then(({violations}) => JSON.stringify(violations
 
 
 def wrong(page: chromium.Page) -> list[object]:
-    """Return the violations that axe calls serious or critical."""
+    """Return the violations that axe rates as serious or critical."""
     page.run(Path(AXE).read_text(encoding="utf-8") + ";0")
     found: list[object] = json.loads(page.run(SOUGHT))
     return found

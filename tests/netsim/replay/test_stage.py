@@ -1,4 +1,4 @@
-"""The stage (docs/replay_page.md): pictures at fixed film times, a presenter's keys, following."""
+"""The stage (docs/replay_page.md): pictures at fixed film times, keys for presenters, following of labels and kinds."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(chromium.program() is None, reason="there is no 
 
 @pytest.fixture(scope="module")
 def page(browser: chromium.Page, tmp_path_factory: pytest.TempPathFactory) -> chromium.Page:
-    """The page of an election under a partition."""
+    """Open the page of an election under a partition."""
     meta, columns = votes()
     path = tmp_path_factory.mktemp("stage") / "votes.html"
     path.write_text(html(meta, {name: column.astype(COLUMNS[name]) for name, column in columns.items()}))
@@ -44,7 +44,7 @@ def moments(page: chromium.Page) -> list[dict[str, Any]]:
 
 
 def test_a_picture_depends_on_the_films_time_alone(page: chromium.Page) -> None:
-    """Seeking forwards or backwards leaves no trace, also in glowing and fading marks."""
+    """Seeking forwards or backwards gives the same picture, including marks that glow or fade."""
     length = page.run("replay.state().length")
     times = [length * share for share in (0.13, 0.3, 0.31, 0.52, 0.77)]
     on = [page.run(f"replay.film({time}), {PICTURE}") for time in times]
@@ -58,7 +58,7 @@ def test_the_film_comes_to_a_moment_stands_and_goes_on(page: chromium.Page) -> N
     page.run(f"replay.film({cut['film'] + cut['stands'] / 2})")
     assert page.run("replay.state().time") == 0.084
     assert cut["text"] in page.run(CAPTION)
-    # A paused film has no speed; a flight of 13 ms that takes half a second or more counts as slowed.
+    # A paused film has no speed. Later, a flight of 13 ms takes at least half a second, and counts as slowed.
     assert "slowed" not in page.run(CLOCK)
     page.run("replay.seek(0.02)")
     slowed = page.run(f"Number({CLOCK}.match(/slowed ([0-9]+)×/)[1])")
@@ -67,7 +67,7 @@ def test_the_film_comes_to_a_moment_stands_and_goes_on(page: chromium.Page) -> N
 
 @pytest.mark.parametrize("share", [0.35, 0.5, 0.65])
 def test_a_frame_is_where_its_time_says(share: float, page: chromium.Page) -> None:
-    """A frame from 1 to 2, in flight from 14 to 26 ms, from rim to rim, slightly to the right of the line."""
+    """A frame from 1 to 2, in flight from 14 to 26 ms, moves from rim to rim, slightly to the right of the line."""
     page.run(f"replay.theme('light'), replay.seek({0.014 + 0.012 * share})")
     found = page.run(f"""(() => {{
       const [[x, y], [toX, toY]] = [replay.place(1), replay.place(2)], radius = replay.radius();
@@ -78,7 +78,7 @@ def test_a_frame_is_where_its_time_says(share: float, page: chromium.Page) -> No
       const context = document.querySelector("[data-part=map]").getContext("2d");
       return Array.from(context.getImageData(...place.map((each) => Math.round(each * devicePixelRatio)), 1, 1).data);
     }})()""")
-    # The first kind's blue.
+    # The colour is the blue of the first kind.
     assert found == [0x11, 0x6C, 0xC6, 255]
 
 
@@ -89,7 +89,7 @@ def test_pagedown_plays_to_the_next_moment_and_pageup_goes_back(page: chromium.P
     page.run("replay.pause(), replay.seek(0), document.activeElement.blur()")
     films = [each["film"] for each in moments(page) if each["film"] > 1e-3]
     for key, film in (("PageDown", films[0]), ("n", next(each for each in films if each > films[0] + 1e-3))):
-        # A second key press during the motion jumps to its end. It comes at once: the motion may be short.
+        # A second key press during playback jumps to the end. Both are sent together, because playback may be short.
         one, state = page.run(f"[1, 2].map(() => ({PRESS}({key!r}), replay.state()))")
         assert one["playing"]
         assert not state["playing"]
@@ -97,7 +97,7 @@ def test_pagedown_plays_to_the_next_moment_and_pageup_goes_back(page: chromium.P
     page.press("PageUp")
     before = max((each for each in films if each < film - 0.4), default=0)
     assert page.run("replay.state().film") == pytest.approx(before, abs=1e-3)
-    # Otherwise the film plays there, and stops by itself.
+    # Without a second key press, the film plays to the moment and stops.
     page.run(f"replay.film({film - 0.3})")
     page.press("PageDown")
     until(page, "!replay.state().playing")
@@ -115,7 +115,7 @@ def test_p_presents_and_esc_leaves(page: chromium.Page) -> None:
     assert page.run(gone) == [False] * 5
     stage = "document.querySelector('[data-part=stage]').getBoundingClientRect().width"
     until(page, f"{stage} === innerWidth")
-    # Chosen first, the presentation then.
+    # The first Esc clears the choice, and the second ends the presentation.
     page.press("ArrowDown")
     page.press("Escape")
     assert page.run("[replay.state().chosen, replay.address().includes('present')]") == [None, True]
@@ -127,7 +127,7 @@ def test_p_presents_and_esc_leaves(page: chromium.Page) -> None:
 
 
 def test_a_presented_scale_has_its_states_name(page: chromium.Page) -> None:
-    """The list that selects the state is hidden then."""
+    """During a presentation the list that selects the state is hidden, so the scale must name the state."""
     choose = """(name) => {
       const select = document.querySelector('[data-part=states] select');
       select.value = [...select.options].find((each) => each.textContent === name).value;
@@ -163,7 +163,7 @@ def test_text_and_nodes_grow_with_the_screen(page: chromium.Page) -> None:
         sizes[-1].append(page.run("replay.radius()"))
     assert sizes[1][0] == pytest.approx(1.9 * 20)
     assert sizes[1] == pytest.approx([2 * each / (10.5 / 10) for each in sizes[0]], rel=0.06)
-    # The lesser of width and height counts.
+    # Sizes depend on the smaller of width and height.
     assert sizes[2][:2] == sizes[0][:2]
     page.run("replay.present(false)")
     page.look(1400, 850)
@@ -184,7 +184,7 @@ def click(page: chromium.Page, x: float, y: float) -> None:
 def test_a_click_on_a_frame_follows_its_label(page: chromium.Page) -> None:
     page.run("replay.choose(null), replay.seek(0.0205)")
     one, two = page.run("[replay.place(1), replay.place(2)]")
-    # Halfway from 1 to 2, a frame labelled t1.
+    # The click is on the frame labelled t1, on its way from agent 1 to agent 2.
     row = next(row for row in page.run("replay.state().flying") if page.run(f"replay.row({row}).receiver") == 2)
     share = page.run(f"(({{depart, end}}) => (0.0205 - depart) / (end - depart))(replay.row({row}))")
     click(page, *(a + (b - a) * share for a, b in zip(one, two, strict=True)))
@@ -193,7 +193,7 @@ def test_a_click_on_a_frame_follows_its_label(page: chromium.Page) -> None:
     assert sorted(state["followed"]) == np.flatnonzero(labels == 0).tolist()
     assert state["chosen"] is None
     assert "following “t1”" in page.run("document.querySelector('[data-part=going]').textContent")
-    # The film stops where the keys do: from arrival to arrival.
+    # Playback stops where the arrow keys stop: at arrivals of followed frames.
     ends = np.unique(votes()[1]["end"][labels == 0])
     page.run("document.activeElement.blur()")
     page.press("PageDown")
@@ -207,7 +207,7 @@ def test_a_click_on_a_frame_follows_its_label(page: chromium.Page) -> None:
 def test_an_address_follows_and_what_no_frame_carries_is_not_followed(page: chromium.Page) -> None:
     page.run("replay.follow('vote')")
     kind = votes()[1]["kind"]
-    # No label contains the word, so it is taken as a kind.
+    # No label equals this word, so it selects a kind.
     assert sorted(page.run("replay.state().followed")) == np.flatnonzero(kind == 1).tolist()
     page.run("location.hash = '#t=0.2&follow=t2'")
     until(page, "replay.state().time === 0.2")
@@ -221,7 +221,7 @@ def test_an_address_follows_and_what_no_frame_carries_is_not_followed(page: chro
 
 
 def opened(browser: chromium.Page, folder: Path, **more: Any) -> chromium.Page:
-    """Open the page of the election with another meta."""
+    """Open the page of the election with some metadata replaced."""
     meta, columns = votes()
     path = folder / "other.html"
     path.write_text(html({**meta, **more}, {name: column.astype(COLUMNS[name]) for name, column in columns.items()}))
@@ -232,7 +232,7 @@ def opened(browser: chromium.Page, folder: Path, **more: Any) -> chromium.Page:
 def test_a_dotted_rim_is_of_those_without_a_way_to_the_root_and_in_the_legend(
     browser: chromium.Page, tmp_path: Path
 ) -> None:
-    """0 and 2 are children of 1, and 3 has no parent; 4 has no state and only disturbs the others."""
+    """0 and 2 are children of 1, and 3 has no parent; 4 has no state, so it must not change the others' rims."""
     values = {"parent": {"words": ["1"], "codes": [0, -1, 0, -1]}, "up": [1.0] * 4}
     states = {"times": [0.0] * 4, "agents": [0, 1, 2, 3], "sent": [0] * 4, "values": values}
     draw = {"parent": {"as": "edge", "colour": True}, "up": {"as": "badge"}}
@@ -241,7 +241,7 @@ def test_a_dotted_rim_is_of_those_without_a_way_to_the_root_and_in_the_legend(
     assert [bool(each.get("dashed")) for each in looks] == [False, False, False, True, False]
     legend = "[...document.querySelectorAll('[data-part=words] li')].map((item) => item.textContent)"
     assert "dotted rim: no way to the root" in other.run(legend)
-    # Without colours, no rim is dotted, and the legend shows none.
+    # If states have no colours, no rim is dotted, and the legend has no entry for it.
     other.run("location.hash = '#t=0.1&colour=none'")
     until(other, f"!({legend}).includes('dotted rim: no way to the root')")
     assert not any(each.get("dashed") for each in other.run("replay.looks()"))
@@ -260,7 +260,7 @@ def test_agents_of_two_storeys_stand_apart_also_where_another_moves(browser: chr
 
 @pytest.fixture(scope="module")
 def compared(browser: chromium.Page, tmp_path_factory: pytest.TempPathFactory) -> chromium.Page:
-    """A page of two runs of Raft, one of them partitioned from 1 to 2 s."""
+    """Open a page with two runs of Raft, one of which is partitioned from 1 to 2 s."""
     runs = []
     for faults in ([Partition([0, 1], 1.0, 2.0)], []):
         graph = topology.complete(5)
@@ -290,7 +290,7 @@ def test_two_runs_stand_side_by_side_on_one_clock(compared: chromium.Page) -> No
     assert " 5 of 5 differ" in page.run(CLOCK)
     assert any(each["text"].startswith("agents 0, 1 are cut") and each["in"] == [0] for each in moments(page))
     assert page.output == []
-    # The page is read from disk, and requests nothing else.
+    # The page itself is read from disk, and requests nothing else.
     assert len([url for url in page.requested if url.startswith("file:")]) == 1
     assert not [url for url in page.requested if not url.startswith(("file:", "data:"))]
 
@@ -306,7 +306,7 @@ def test_the_table_has_both_runs_and_their_difference(compared: chromium.Page) -
     assert found["delivered"][0] == ended["delivered"]
     assert found["link down"][0] == ended["link_down"] > 0 == found["link down"][1]
     assert all(one - other == less for one, other, less in found.values())
-    # One leader on either side of the partition.
+    # Each side of the partition has a leader.
     assert found["leader"][:2] == [2, 1]
 
 
@@ -319,10 +319,10 @@ def test_keys_and_following_work_on_both(compared: chromium.Page) -> None:
     compared.run("replay.follow(null)")
     compared.press("p", "p")
     wide = "[...document.querySelectorAll('.pane')].map((each) => Math.round(each.getBoundingClientRect().width))"
-    # Apart from the legend, two equal halves.
+    # Beside the legend, the two maps have equal widths.
     until(compared, f"Math.max(...{wide}) - Math.min(...{wide}) <= 1")
     assert sum(compared.run(wide)) == pytest.approx(1400 - 15 * 1400 / 96, abs=2)
-    # The names of the runs stand above a caption of two lines.
+    # The names of the runs must be above the caption, also if the caption has two lines.
     edge = "document.querySelector('{}').getBoundingClientRect().{}"
     compared.run("document.querySelector('.caption').textContent = 'word '.repeat(99), 0")
     assert compared.run(edge.format(".branch", "bottom")) <= compared.run(edge.format(".caption", "top"))
@@ -337,7 +337,7 @@ def test_what_happens_in_either_run_is_told_of_it(compared: chromium.Page) -> No
     assert compared.run("document.querySelector('[data-part=going]').textContent").startswith("A: partition: 0 1 |")
     story = compared.run(STORY)
     assert any("A: agents 0, 1 are cut off" in each for each in story)
-    # Both runs begin alike.
+    # Both runs have the same beginning.
     assert story[0].endswith("s 0 “becomes leader”")
     assert not any("B: " in each for each in story)
 
@@ -357,7 +357,7 @@ def test_a_press_chooses_the_run_of_diagram_and_inspector(compared: chromium.Pag
         assert page.run("document.querySelector('.branch[aria-current]').textContent[0]") == name
         assert any("A: agents 0, 1 are cut off" in each for each in page.run(STORY))
     assert mine["A"]["link_down"] > 0 == mine["B"]["link_down"]  # type: ignore[index]
-    # In B agent 0 leads in the first term throughout.
+    # In run B, agent 0 leads in the first term throughout.
     page.run("replay.show('spacetime'), replay.choose({agent: 0})")
     assert "frames of B in view" in page.run(CLOCK)
     assert page.run(facts).count("leader") == 1
@@ -378,7 +378,7 @@ def test_a_word_has_one_colour_in_all_runs(browser: chromium.Page, tmp_path: Pat
         async def run(self) -> None:
             async for k in self.rounds(3):
                 self.mood = self.moods[k - 1]
-                # Kinds, too, come in another order.
+                # The kinds of frames, like the states, first occur in a different order in each run.
                 await self.broadcast(self.mood, None)
                 await self.collect()
 
@@ -398,7 +398,7 @@ def test_a_word_has_one_colour_in_all_runs(browser: chromium.Page, tmp_path: Pat
             words, fill = browser.run(f"replay.seek({time}), (({{words, fill}}) => [words, fill])(replay.looks()[0])")
             assert colours.setdefault(words, fill) == fill
     assert len(set(colours.values())) == 2
-    # A's second round looks like B's first, agents and frames: only the times differ.
+    # Except for the times, the second round of A looks like the first round of B, both agents and frames.
     frames = [browser.run(f"replay.seek({time}), {shot.format(number)}") for time, number in ((1.25, 0), (0.25, 1))]
     assert frames[0] == frames[1]
 
@@ -411,13 +411,13 @@ def test_at_a_moment_the_picture_is_that_of_its_words(browser: chromium.Page, tm
         async def run(self) -> None:
             async for k in self.rounds(2):
                 await self.broadcast("x", None)
-                # At the instant of sending.
+                # The state changes at the instant of sending, after the frame.
                 self.mood = "calm" if k == 1 else "angry"
 
     run = Network(topology.path(2), Link(latency=0.5)).run({i: Sender() for i in range(2)}, trace=True)
     browser.look(1400, 850)
     browser.open(run.replay(tmp_path / "moody.html"))
-    # A frame is shown with its sender's state at that time.
+    # At a moment that the caption describes, the picture shows the new state; otherwise it shows the state at sending.
     words = "replay.looks().map((each) => each.words)"
     assert browser.run(f"replay.seek(1), {words}") == ["calm", "calm"]
     browser.run("replay.seek(0.9), replay.moment(), replay.moment()")
@@ -439,7 +439,7 @@ def test_the_inspector_of_a_page_in_a_frame_is_in_view(browser: chromium.Page, t
         assert browser.run(f"{box}[1]") > browser.run(bar) - 20
         browser.run("replay.seek(0.2), replay.choose({agent: 1})")
         until(browser, f"{box}[1] < {bar} - 100")
-        # The map is beside the stage, or above it.
+        # Depending on the window, the map is beside or above the stage.
         stage = browser.run("document.querySelector('.stage').getBoundingClientRect().toJSON()")
         left, top, _ = browser.run(box)
         assert left >= stage["right"] or top >= stage["bottom"]

@@ -1,4 +1,4 @@
-"""Programs for test_conditions, in a separate file because its processes would import pytest with that test."""
+"""Programs for test_conditions, in a file of their own so that its processes need not import pytest."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The command line: its output, its files, and its refusals."""
+"""The command line: its output, its files, and its error messages."""
 
 import json
 import shlex
@@ -25,7 +25,7 @@ QUICK = ["--agents", "4", "--rounds", "30", "--features", "10"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder of the coke study, quantized and on lossy links."""
+    """Return a run folder of the coke study, quantized and with lossy links."""
     out = tmp_path_factory.mktemp("run") / "coke"
     done = call("run", "coke", *QUICK, "--bits", "3", "--loss", "0.1", "--trace", "--out", str(out), cwd=out.parent)
     assert done.returncode == 0, done.stderr
@@ -419,7 +419,7 @@ def test_an_interrupt_at_any_moment_ends_in_one_line(delay: float, tmp_path: Pat
 
 
 def test_several_values_of_a_flag_name_the_sweep_that_runs_them(tmp_path: Path) -> None:
-    """The suggested sweep keeps the other flags, and drops those that a sweep lacks."""
+    """The suggested sweep command keeps the other flags, except those that a sweep does not have."""
     flags = ["--agents=5", "--radius", "0.9", "--seed", "0:3", "--trace", "--figures", "svg"]
     done = call("run", "averaging", *flags, cwd=tmp_path)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""``netsim compare``: settings that differ, last values, and a figure."""
+"""``netsim compare``: the settings that differ, last values, and figures."""
 
 import errno
 import json
@@ -62,7 +62,7 @@ def test_a_setting_that_names_the_algorithm_is_paired_all_the_same() -> None:
     assert differences["count"].tolist() == [3]
     assert differences["difference"].iloc[0] == pytest.approx(4.0)
     assert "no two runs" not in title
-    # An algorithm is never compared with another under another setting, unless the setting is what is asked about.
+    # Runs of different algorithms are compared only at equal settings, except for the setting that is asked about.
     title, differences = compare.paired(found, "delivered_%", "CTP, awake 1")
     assert differences["count"].tolist() == [0]
     assert title.endswith("no two runs that differ in algorithm have the same routing")
@@ -126,7 +126,7 @@ def test_a_run_that_diverged_is_named_and_does_not_move_the_median(tmp_path: Pat
 
 
 def test_runs_that_diverged_are_one_line_however_many(tmp_path: Path) -> None:
-    """Where frames are lost each run's note has different counts."""
+    """The notes of the diverged runs have different counts, but must be summarized in one line."""
     small = {"agents": 5, "features": 10, "rounds": 30, "algorithms": "CTA,DKLA", "eta": 60.0}
     netsim.studies.sweep("coke", out=tmp_path / "sweep", loss=[0.1, 0.2], seed=[1, 2, 3], **small)
     (note,) = compare.diverged([str(tmp_path / "sweep")] * 2)
@@ -142,7 +142,7 @@ def test_runs_that_diverged_are_one_line_however_many(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep over two settings and three seeds."""
+    """Run a sweep over two settings and three seeds."""
     folder = tmp_path_factory.mktemp("swept") / "sweep"
     netsim.studies.sweep("averaging", out=folder, loss=[0.0, 0.3], radius=[0.6, 0.9], seed=[1, 2, 3], agents=5)
     return folder
@@ -156,7 +156,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 
 def lines(figure: Figure) -> dict[str, list[float]]:
-    """Return the values drawn at each x, keyed by the line's name."""
+    """Return the values that a figure draws, keyed by the line's name."""
     return {str(line.get_label()): [float(y) for y in line.get_ydata()] for line in figure.axes[0].lines}
 
 
@@ -203,7 +203,7 @@ def test_folders_that_differ_in_what_they_are_drawn_against_make_a_line(room: Pa
 
 
 def test_the_same_seed_in_two_folders_is_not_two_seeds(room: Path, drawn: list[Figure]) -> None:
-    """Folder b and the sweep's seed 1 are the same run."""
+    """Folder b and the sweep's seed 1 hold the same run, which must count once."""
     places = [str(room / each) for each in ("a", "b", "sweep/points/seed=1")]
     compare.draw(compare.table(places, ["spread"]), "spread", "x.png", against="loss")
     assert [len(line) for line in lines(drawn[0]).values()] == [1, 1, 1]
@@ -211,7 +211,7 @@ def test_the_same_seed_in_two_folders_is_not_two_seeds(room: Path, drawn: list[F
 
 
 def test_what_a_study_chose_for_each_seed_does_not_keep_the_seeds_apart(tmp_path: Path) -> None:
-    """Each seed's data have a different bandwidth."""
+    """The study chooses another bandwidth for each seed's data, and the seeds must still be averaged."""
     small = {"agents": 4, "features": 5, "rounds": 5, "algorithms": "DKLA", "tune": True}
     netsim.studies.sweep("coke", out=tmp_path / "sweep", seed=[1, 2, 3], **small)
     found = compare.table([str(tmp_path / "sweep")], ["train_mse"])
@@ -268,7 +268,7 @@ def test_a_figure_that_cannot_be_written_is_reported_in_one_line_and_leaves_the_
 def test_the_command_shows_each_run_and_refuses_what_is_none(room: Path) -> None:
     each = call("compare", "a", "sweep", "--each", cwd=room)
     assert each.stdout.splitlines()[1] == "Last values"
-    # Columns that the usual selection leaves out are listed by name, and can be requested.
+    # Columns that are not shown by default are listed, and can be requested by name.
     (others,) = (line for line in each.stdout.splitlines() if line.startswith("--metric shows others: "))
     names = others.partition(": ")[2].split(", ")
     assert {"wire_bits", "delivered"} <= {*names}
@@ -280,7 +280,7 @@ def test_the_command_shows_each_run_and_refuses_what_is_none(room: Path) -> None
 
 
 def test_runs_without_rounds_are_refused(tmp_path: Path) -> None:
-    """Agents that use no rounds leave an empty rounds.csv, so there are no last values."""
+    """Agents that use no rounds leave an empty rounds.csv, so there are no last values to compare."""
     script = tmp_path / "talk.py"
     script.write_text(
         "from netsim import Network, topology\n"
@@ -363,7 +363,7 @@ def test_what_matplotlib_warned_of_is_reported_as_by_run(extreme: Path) -> None:
 
 
 def tabled(study: Any, *, kinds: int = 2, seed: int = 1) -> None:
-    """A study whose tables have one row a run, or one row for each of several kinds, and no algorithm."""
+    """A study without algorithms whose tables have one row a run, or one row for each of several kinds."""
     import pandas as pd
 
     graph = netsim.topology.path(2)
@@ -389,7 +389,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_metric_may_be_a_number_of_a_table(tables: str) -> None:
-    """The table with the fewest keys supplies the metric; naming another table selects that."""
+    """The table with the fewest keys supplies the metric, unless another table is named."""
     found = compare.table([tables], ["share_%", "only"])
     assert list(found.columns) == ["folder", "seed", "algorithm", "share_%", "only"]
     assert list(found["share_%"]) == [10.0, 20.0, 30.0]
@@ -432,6 +432,6 @@ def test_the_command_line_takes_them(tables: str, tmp_path: Path) -> None:
     shown = call("compare", tables, "--metric", "share_%", cwd=tmp_path).stdout
     assert "Last values of share_% over the seeds" in shown
     assert "--metric whole" not in shown
-    # Without a metric it lists the available ones.
+    # Without ``--metric``, the command lists the available metrics.
     lines = call("compare", tables, cwd=tmp_path).stdout.splitlines()
     assert any(line.startswith("--metric whole.… : ") and "only" in line for line in lines)

@@ -1,4 +1,4 @@
-"""Repeated runs under conditions that must not change results: hash seed, core, number of workers."""
+"""Repeated runs under conditions that must not change results: hash seed, core, and number of workers."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ def mine(study, *, number: int = 1) -> None:
 
 @pytest.fixture
 def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Condition]:
-    """Simulate other conditions in this process, with the hash seed as a parameter of the study."""
+    """Simulate the conditions in this process; the study's parameter replaces the hash seed."""
     seen: list[Condition] = []
 
     def run(self: Condition, job: Job, folder: Path) -> str:
@@ -89,7 +89,7 @@ def test_each_condition_has_a_verdict_and_the_first_event(
     assert not failed
     assert refused.lines() == ["2 workers: not checked (workers = 2: must be 1 here)"]
     assert refused
-    # Traces are made only for runs that differ, unless the folder has them.
+    # Runs that differ are repeated with a trace, unless the folder already has traces.
     assert len(in_process) == (4 if trace else 6)
 
 
@@ -122,7 +122,7 @@ def test_verify_makes_the_trace_of_a_run_whose_condition_is_known(
     monkeypatch.setattr(conditions, "hash_seed", lambda: 5)
     monkeypatch.setattr(verification, "hash_seed", lambda: 5)
     study = find_study(str(tmp_path / "mine.py")).execute(number=5)
-    # Recorded under hash seed 2, which here stands for another parameter value.
+    # The record claims hash seed 2; as the study's parameter replaces the hash seed, the runs have number=2.
     study.origin["hash_seed"] = 2
     study.runs = find_study(str(tmp_path / "mine.py")).execute(number=2).runs
     folder = study.save(tmp_path / "out")
@@ -182,7 +182,7 @@ def test_a_studys_own_check_comes_first() -> None:
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that keeps only conditions whose names have a given start; each takes a process or two."""
+    """Return a function that restricts the conditions by the start of their names; each needs one or two processes."""
     every = Condition.others
 
     def leave(prefix: str) -> None:
@@ -192,7 +192,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return leave
 
 
-@pytest.mark.slow  # about six processes
+@pytest.mark.slow  # needs about six processes
 def test_the_order_of_a_set_of_names_is_found(only: Callable[[str], None]) -> None:
     only("PYTHONHASHSEED")
     with pytest.raises(AssertionError) as caught:
@@ -203,7 +203,7 @@ def test_the_order_of_a_set_of_names_is_found(only: Callable[[str], None]) -> No
     assert any(line.startswith("  first event: at 0 s, agent ") and "(hello) sent to " in line for line in lines)
 
 
-@pytest.mark.slow  # Four processes.
+@pytest.mark.slow  # needs four processes
 def test_what_agents_share_is_found_with_workers(only: Callable[[str], None]) -> None:
     only("2 workers")
 
@@ -215,7 +215,7 @@ def test_what_agents_share_is_found_with_workers(only: Callable[[str], None]) ->
         check_same(make)
 
 
-@pytest.mark.slow  # Eight processes.
+@pytest.mark.slow  # needs eight processes
 def test_a_right_program_passes_and_a_radio_is_not_split(only: Callable[[str], None]) -> None:
     check_same(talking, seed=3)
     only("2 workers")
@@ -227,7 +227,7 @@ def test_a_right_program_passes_and_a_radio_is_not_split(only: Callable[[str], N
     check_same(on_air)
 
 
-@pytest.mark.slow  # A process for each.
+@pytest.mark.slow  # needs a process for each run
 def test_a_run_that_fails_or_is_refused_is_no_difference() -> None:
     with pytest.raises(BadInput, match="agents: must be one for each node of the graph"):
         check_same(lambda *, seed: (talking(seed=seed)[0], {}))
@@ -240,7 +240,7 @@ def test_a_run_that_fails_or_is_refused_is_no_difference() -> None:
         check_same(lambda *, seed: (talking(seed=seed)[0], {i: Fails() for i in range(4)}))
 
 
-@pytest.mark.slow  # about eight processes
+@pytest.mark.slow  # needs about eight processes
 def test_the_command_checks_and_says_so_by_its_status(tmp_path: Path, only: Callable[[str], None]) -> None:
     (tmp_path / "names.py").write_text(NAMES.replace("print(", "0 and print("))
     done = call("run", "names.py", "--out", "out", "--check", cwd=tmp_path)

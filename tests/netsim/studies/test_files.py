@@ -1,4 +1,4 @@
-"""A study's files: complete saving in spite of failures; studies in files; runs that are pickled."""
+"""A study's files: complete despite failures while saving; studies in files; pickled runs."""
 
 import copy
 import json
@@ -430,7 +430,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_run(what: str, ro
 
 @pytest.mark.slow
 def test_what_a_killed_run_left_beside_the_folder_is_swept_by_the_next(room: Path) -> None:
-    """Leftovers of a run killed while writing its folder."""
+    """The next run removes what a run left when it was killed while writing its folder."""
     code = (
         "import os, signal, pandas as pd; from netsim.studies.cli import main; "
         "pd.DataFrame.to_csv = lambda *a, **m: os.kill(os.getpid(), signal.SIGKILL); main()"
@@ -447,7 +447,7 @@ def test_what_a_killed_run_left_beside_the_folder_is_swept_by_the_next(room: Pat
 
 @pytest.fixture
 def show(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], tuple[int, str, str]]:
-    """Return the status, output and errors of `netsim show`."""
+    """Return a function that runs `netsim show` and returns its status, output and errors."""
 
     def shown(path: Path) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["netsim", "show", str(path)])
@@ -465,7 +465,7 @@ Show = Callable[[Path], tuple[int, str, str]]
 
 
 def seal(path: Path) -> None:
-    """Rewrite the files' digests, as a careful editor of a folder would."""
+    """Rewrite the digests of the files, as somebody who edits a folder carefully would."""
     write_sums(path)
 
 
@@ -508,7 +508,7 @@ BYTES = [
 
 
 def places(tree: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each container of a JSON tree with each of its keys."""
+    """Yield each container of a JSON tree together with each of its keys or indices."""
     if isinstance(tree, dict | list):
         for key in list(tree) if isinstance(tree, dict) else range(len(tree)):
             yield tree, key
@@ -528,7 +528,7 @@ def edit_json(path: Path, draw: random.Random) -> None:
     try:
         path.write_text(json.dumps(tree[0]))
     except ValueError:
-        # Integers too long for Python to print.
+        # The tree contains an integer that is too long for Python to convert to text.
         path.write_bytes(b"{")
 
 
@@ -705,7 +705,7 @@ def test_of_a_sweep_is_shown_what_it_is_and_what_it_came_to(tmp_path: Path) -> N
     for begun in ("with intervals: ", "one point: "):
         (command,) = [line.removeprefix(begun) for line in lines if line.startswith(begun)]
         assert call(*shlex.split(command)[1:], cwd=tmp_path).returncode == 0
-    # Killed half-way, and with a point that failed.
+    # Make the sweep look as if it had been killed half-way, and one of its points had failed.
     shutil.rmtree(tmp_path / "swept" / "points" / "loss=0.3,seed=2")
     shutil.rmtree(tmp_path / "swept" / "points" / "loss=0.3,seed=3")
     (tmp_path / "swept" / "failed").mkdir(exist_ok=True)
@@ -786,7 +786,7 @@ def test_a_file_may_postpone_its_annotations_and_have_any_name(name: str, tmp_pa
     assert [each.optional for each in definition.parameters] == [True, True, False, True]
     study = definition.execute(agents=5)
     assert len(study.runs["idle"].agents) == 5
-    # pandas and the like may have come in; nothing of ours stays, and nothing was replaced.
+    # Reading the file may import libraries such as pandas, but must leave no module of its own, and replace none.
     assert not [key for key in sys.modules if "_study_" in key]
     assert all(sys.modules[key] is module for key, module in before.items())
     assert [path.name for path in tmp_path.iterdir()] == [f"{name}.py"], "no __pycache__"
@@ -802,7 +802,7 @@ def test_two_files_of_one_name_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_an_edited_file_is_read_again(tmp_path: Path) -> None:
-    # Files of one length written within the same second, which a bytecode cache would not distinguish.
+    # The files have equal length and are written within one second, so a bytecode cache could not tell them apart.
     for agents in (3, 7, 5):
         path = written(tmp_path, MODERN.replace("NAME", "mine").replace("agents: int = 3", f"agents: int = {agents}"))
         assert len(catalogue.find_study(path).execute().runs["idle"].agents) == agents

@@ -1,4 +1,4 @@
-"""``--topology FILE`` replaces the graph that a study draws, or is refused in one line."""
+"""``--topology FILE`` replaces the graph that a study would draw, or is refused with a one-line error."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.command import call
 from tests.parts import every
 
 WHEEL = "hub a\nhub b\nhub c\nhub d\na b\nb c\nc d\nd a\n"
-# Their graph comes from no flag: a field of motes, from --site, and the cases of a fixed suite.
+# Studies without this flag: convergecast takes its field of motes from --site, and bench_case has a fixed suite.
 WITHOUT = {"convergecast", "bench_case"}
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with files of graphs."""
+    """Return a folder with graph files."""
     (tmp_path / "wheel.txt").write_text(WHEEL)
     (tmp_path / "parts.txt").write_text("x y\nz w\nw v\n")
     (tmp_path / "motes.csv").write_text("name,x,y\n0,1,2\n")
@@ -39,7 +39,7 @@ def test_the_graph_is_that_of_the_file(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     ledger = pd.read_csv(folder / "out" / "ledger.csv")
     pairs = {tuple(sorted(map(int, pair))) for pair in zip(ledger["sender"], ledger["receiver"], strict=True)}
-    # hub, a, b, c, d are 0 to 4, in the order of the file.
+    # Nodes hub, a, b, c, d become 0 to 4, in the order in which the file names them.
     assert pairs == {(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (2, 3), (3, 4), (1, 4)}
     read: dict[str, Any] = json.loads((folder / "out" / "settings.json").read_text())
     assert "wheel.txt" in json.dumps(read)

@@ -1,4 +1,4 @@
-"""Paired differences against scipy, Holm's correction against its definition, and the command's output."""
+"""Paired differences against scipy, Holm's correction against its definition, and output of the command."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 
 def frame(seeds: int = 8, losses: tuple[float, ...] = (0.0, 0.1), methods: str = "ABC") -> pd.DataFrame:
-    """Return results in which each seed shifts all algorithms equally."""
+    """Return results in which each seed shifts all algorithms by the same amount."""
     rng = np.random.default_rng(1)
     rows = [
         {"point": f"{loss},{seed}", "loss": loss, "seed": seed, "algorithm": name, "error": shift + own}
@@ -85,7 +85,7 @@ def test_few_pairs_have_no_signed_rank_interval() -> None:
 
 
 def holm_by_definition(p: list[float]) -> list[float]:
-    """Holm: a hypothesis is rejected if it and each smaller p value are at most level / (hypotheses left)."""
+    """Return p values after Holm's correction, by definition: max over q ≤ p of q times the hypotheses left at q."""
     ordered = sorted(p)
     return [min(1.0, max((len(p) - i) * q for i, q in enumerate(ordered) if q <= each)) for each in p]
 
@@ -225,7 +225,7 @@ def test_only_the_seeds_that_are_meant_are_put_together(swept: Path) -> None:
 
 
 def test_a_seed_left_open_does_not_keep_seeds_apart(swept: Path) -> None:
-    """settings.json records no number for it, because it would differ from seed to seed."""
+    """An open data seed differs from run to run, so settings.json does not record it, and it must not separate runs."""
     for seed in (1, 2):
         folder = swept / f"run{seed}"
         if not folder.exists():

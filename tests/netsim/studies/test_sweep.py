@@ -1,4 +1,4 @@
-"""Sweeps: every point once, one table however computed, failing points and killed sweeps."""
+"""Sweeps: each point runs once, the table does not depend on how it was computed, failed points, killed sweeps."""
 
 import shlex
 from pathlib import Path
@@ -54,7 +54,7 @@ def study(tmp_path: Path) -> str:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return the files of a sweep's folder, keyed by path."""
+    """Return the files in a sweep's folder, keyed by path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -259,7 +259,7 @@ def test_points_may_have_their_tables_in_parquet(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("megabytes", [50, 100])
 def test_libraries_are_not_counted_as_the_memory_of_a_point(megabytes: int, tmp_path: Path) -> None:
-    """In a new process, because BLAS loops endlessly where it gets no buffers."""
+    """The command runs in a new process, because BLAS loops endlessly if it cannot allocate its buffers."""
     flags = ["--agents", "5", "--seed", "0:2", "--memory", str(megabytes), "--out", "q"]
     done = call("sweep", "averaging", *flags, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

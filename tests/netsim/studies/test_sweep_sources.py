@@ -1,4 +1,4 @@
-"""A sweep's points share code and data: changes are named and refused, or rerun with ``redo``."""
+"""Points of a sweep must share code and data: changes are named and refused, or points run again with ``redo``."""
 
 import json
 import os
@@ -77,7 +77,7 @@ def text_table(path: Path, last: float) -> Path:
 
 
 def written_table(path: Path, last: float) -> Path:
-    """Write a table in the format of a file's name."""
+    """Write a table in the format that the file's extension selects."""
     frame = pd.DataFrame({"x": np.arange(60.0), "y": np.arange(60.0) * last})
     if path.suffix == ".npz":
         np.savez(path, **{name: frame[name].to_numpy() for name in frame})
@@ -182,7 +182,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(
     ("change", "jobs"),
-    # What a worker notes does not depend on what changes.
+    # Workers record files in the same way whatever changes, so one process is enough for most cases.
     [
         *((each, 1) for each in CHANGES),
         pytest.param(changed_table("rows.parquet"), 1, marks=only_with("pyarrow")),
@@ -210,7 +210,7 @@ def test_a_changed_file_is_named_and_its_points_run_anew_on_request(
     sweep(study, out=out, seed=[0, 1, 2], jobs=jobs, redo=True, **given)
     sweep(study, out=tmp_path / "whole", seed=[0, 1, 2], jobs=jobs, **given)
     assert files(out) == files(tmp_path / "whole")
-    # Now all is of one version again.
+    # All points now have the same version, so the sweep can be extended.
     sweep(study, out=out, seed=[0, 1, 2, 3], jobs=jobs, **given)
 
 
@@ -255,7 +255,7 @@ def test_a_file_that_went_is_named(study: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_points_of_a_netsim_with_other_source_are_refused(tmp_path: Path) -> None:
-    """A copy of the package beside the original, with one line changed."""
+    """The points come from a copy of the package in which one line was changed."""
     shutil.copytree(Path(netsim.__file__).parent, tmp_path / "netsim", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "mine.py").write_text(STUDY)
 
@@ -368,7 +368,7 @@ def test_a_digest_that_was_edited_is_no_traceback(digest: Any, tmp_path: Path) -
 
 @pytest.mark.parametrize("read", ["load", "verify", "show", "compare"])
 def test_a_folder_that_holds_another_points_run_is_refused(tmp_path: Path, read: str) -> None:
-    """Exchanging two points' folders would give each seed the other's numbers."""
+    """Without this check, exchanging the folders of two points would give each seed the results of the other."""
     folder = tmp_path / "sweep"
     sweep("averaging", out=folder, agents=5, seed=[0, 1], jobs=1, reporter=Reporter(quiet=True))
     points = folder / "points"

@@ -1,4 +1,4 @@
-"""A sweep's folder is always complete: killed anywhere, a full disk, two sweeps at once, Ctrl-C."""
+"""A sweep's folder is always consistent: after a kill, with a full disk, with two sweeps, after Ctrl-C."""
 
 import errno
 import os
@@ -32,13 +32,13 @@ def study(tmp_path: Path) -> str:
 
 
 def started(flags: list[str], folder: Path, **settings: Any) -> "subprocess.Popen[str]":
-    """Start the command in a new process group."""
+    """Start the command in a process group of its own."""
     words = {"start_new_session": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | settings
     return subprocess.Popen([sys.executable, "-c", MAIN, *flags], cwd=folder, **words)
 
 
 def entries(folder: Path) -> list[str]:
-    """Return the entries of a folder that are no files; nothing temporary should remain."""
+    """Return the subfolders of a folder, among which there must be no temporary ones."""
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
@@ -55,7 +55,7 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_to_the_byte(study: 
     for number in range(3):
         before = len(entries(out / "points"))
         process = started([*flags, "--out", "out"], tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # Kill it after its first file or after a point, so that it is always in the middle of its work.
+        # Kill the sweep after its first file or after a point, so that it is surely in the middle of its work.
         due = time.monotonic() + 60.0
         while time.monotonic() < due and process.poll() is None:
             ended = len(entries(out / "points")) > before
@@ -66,9 +66,9 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_to_the_byte(study: 
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert len(entries(out / "points")) < 22, "there was to be something left"
-    # In one process; below, workers continue after their parent was killed.
+    # The rest runs in one process. Another test below covers workers whose parent was killed.
     done = call(*flags, "--jobs", "1", "--out", "out", cwd=tmp_path)
-    assert done.returncode == 1, done.stderr  # one point is made to fail
+    assert done.returncode == 1, done.stderr  # one point fails on purpose
     assert files(out) == files(tmp_path / "whole")
     assert entries(out) == ["failed", "points", "points.csv", "sweep.json"]
 
@@ -152,7 +152,7 @@ def test_workers_end_with_a_killed_parent_and_hold_nothing(study: str, tmp_path:
             assert process.poll() is None
             time.sleep(0.02)
         process.kill()
-        # The output ends only when no worker, busy or idle, has it open.
+        # The output reaches its end only when all workers, busy or idle, have closed it.
         process.communicate(timeout=120)
     finally:
         with suppress(ProcessLookupError):
@@ -207,7 +207,7 @@ def test_a_full_disk_ends_the_sweep_and_not_the_points(
 @posix
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_system_that_refuses_to_write_is_reported_in_one_line(study: str, tmp_path: Path, jobs: str) -> None:
-    # Without bytecode: other processes would read a file cut off at the limit.
+    # Writing bytecode is disabled, because the size limit would truncate it, and other processes would read it.
     unwritten = "import os, resource, sys; os.environ['PYTHONDONTWRITEBYTECODE'] = '1'; sys.dont_write_bytecode = True"
     limited = f"{unwritten}; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)); {MAIN}"
     words = ["sweep", study, "--seed", "0:4", "--jobs", jobs, "--out", "out"]
@@ -215,7 +215,7 @@ def test_a_system_that_refuses_to_write_is_reported_in_one_line(study: str, tmp_
         [sys.executable, "-c", limited, *words], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    # joblib's own process may afterwards warn of files that it could not remove.
+    # joblib's process may later warn about files that it could not remove, so this may not be the last line.
     line = "could not be written (File too large); what is done is whole, and the same command goes on"
     assert [each.endswith(line) for each in done.stderr.splitlines()].count(True) == 1
     assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""Workers of a sweep or an experiment, which joblib keeps for the next."""
+"""The worker processes of a sweep or an experiment, which joblib keeps for the next one."""
 
 import os
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from netsim.studies.sweeps.workers import run_here
 
 @pytest.mark.slow
 def test_workers_look_for_files_where_their_parent_does_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Classes of the test are pickled by value: importing their module would take each of six workers a second."""
+    """Local classes are pickled by value; importing this module would take each of six workers a second."""
 
     @dataclass(frozen=True)
     class Job:
-        """A job of a name."""
+        """A job that has only a name."""
 
         name: str
 
     class Where:
-        """Fails with an error that names the folder in which it would look for files."""
+        """A sweep whose jobs fail with an error that names the current folder and the data folder."""
 
         def run(self, job: Any) -> str | None:
             return f"{os.getcwd()} {os.environ.get('NETSIM_DATA')}"

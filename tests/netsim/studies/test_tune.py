@@ -1,4 +1,4 @@
-"""Tuning from the command line: the known best step, halving, conditions, resumption; methods' parameters by hand."""
+"""Tuning on the command line: known best steps, halving, conditions, resuming, and parameters set by hand."""
 
 import json
 import os
@@ -30,21 +30,21 @@ FAST = ("--candidates", "3", "--seeds", "100", "--validation", "none")
 
 
 def good(*words: str, cwd: Path) -> str:
-    """Return the output of a command that must succeed."""
+    """Return the output of a command, which must succeed."""
     done = call(*words, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def refused(*words: str, cwd: Path) -> str:
-    """Return the one-line error of a command that must fail."""
+    """Return the one-line error of a command, which must fail."""
     done = call(*words, cwd=cwd)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     return done.stderr
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return the results of a tuning, and the tables of its runs."""
+    """Return the result files of a tuning, and the tables of its runs."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -53,14 +53,14 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def best(folder: Path) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Return the chosen values by condition."""
+    """Return the chosen values of each condition."""
     kept = json.loads((folder / "tuned.json").read_text())
     return {tuple(each["condition"]): each["values"] for each in kept["best"]}
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tuning of both methods at two scales of the start."""
+    """Run a tuning of both methods at two scales of the start."""
     folder = tmp_path_factory.mktemp("tune")
     said = good(*WHOLE, "--out", "whole", cwd=folder)
     assert "whole: tuning.csv (108 trials), tuned.json, runs/" in said

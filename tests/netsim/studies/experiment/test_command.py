@@ -1,4 +1,4 @@
-"""Experiments of files on the command line: run, sweep, tune, show, pack and verify."""
+"""Experiments in files, on the command line: run, sweep, tune, show, pack and verify."""
 
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def netsim(*words: str, status: int = 0) -> None:
-    """Run a command in this process."""
+    """Run the command in this process."""
     assert (cli.app([*words], standalone_mode=False, prog_name="netsim") or 0) == status
 
 
@@ -219,7 +219,7 @@ def test_an_unknown_metric_is_refused_after_the_first_run() -> None:
         with pytest.raises(BadInput, match=r"metric = 'totl': must be one of .*did you mean 'total'\?\)$"):
             netsim(*words, "--seeds", "100:103", "--metric", "totl", "--out", words[0])
         assert len(list(Path(words[0], "runs").iterdir())) == 1
-    # Refused before anything runs, because existing results show the metric's names.
+    # The existing results contain the names of all metrics, so the error precedes any run.
     with pytest.raises(BadInput, match="metric = 'totl'"):
         netsim("run", "plain.py", "--seeds", "100:103", "--metric", "totl", "--out", "run")
     assert len(list(Path("run/runs").iterdir())) == 1

@@ -1,4 +1,4 @@
-"""Summaries and comparisons count every run, and have their stated error rates even if runs die."""
+"""Summaries and comparisons count every run, and keep their stated error rates even if runs die."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ DIED = ("diverged", "failed")
 
 
 def results(rows: dict[str, list[Any]], metric: str = "gap", **columns: Any) -> Results:
-    """Return results of methods, seed by seed: a number, or how the run died."""
+    """Return results of methods; each list has, for each seed, a value or the outcome of a run that died."""
     cells = []
     for method, values in rows.items():
         for seed, value in enumerate(values):
@@ -46,7 +46,8 @@ def row(table: pd.DataFrame, method: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("alive", "count", "low", "high"),
     [
-        # Clopper and Pearson's, from the quantiles of beta distributions; 0 and n of n by hand: 1 - 0.025^(1/n).
+        # Clopper–Pearson intervals from quantiles of beta distributions; for 0 and n of n, the formula is 1 -
+        # 0.025^(1/n).
         (0, 5, 0.0, 1 - 0.025 ** (1 / 5)),
         (5, 5, 0.025 ** (1 / 5), 1.0),
         (1, 2, 1 - 0.975**0.5, 0.975**0.5),
@@ -72,17 +73,16 @@ def test_a_summary_by_hand() -> None:
     assert [each["survived"] for each in (whole, dying, half, dead)] == ["6/6", "4/6", "3/6", "0/6"]
     assert (whole["median_gap"], whole["median_low"], whole["median_high"]) == (3.5, 1.0, 6.0)
     assert (whole["worst_gap"], whole["mean_gap"]) == (6.0, 3.5)
-    # The dead at infinity: 0.1, 0.2, 0.5, 1, inf, inf.
+    # Dead runs count as infinite: 0.1, 0.2, 0.5, 1, inf, inf.
     assert (dying["median_gap"], dying["median_low"], dying["median_high"]) == (0.75, 0.1, math.inf)
     assert dying["worst_gap"] == math.inf
     assert math.isnan(dying["mean_gap"])
     assert half["median_gap"] == math.inf
     assert (dead["median_gap"], dead["median_low"]) == (math.inf, math.inf)
     assert (dead["survival_low"], dead["survival_high"]) == pytest.approx((0.0, 0.4593), abs=5e-5)
-    # The best method is among those with most survivors, whatever the others' medians.
+    # Only methods with the most surviving runs can be best, whatever the medians of the others.
     assert whole["verdict"] == "best"
-    # No method that survives less often ties with one that survives more often, even if the sign test finds no
-    # difference.
+    # A method with fewer surviving runs never ties with one that has more, even if the sign test finds no difference.
     assert [each["verdict"] for each in (dying, half, dead)] == [""] * 3
 
 
@@ -97,7 +97,8 @@ def test_what_the_sign_test_cannot_tell_from_the_best_is_tied() -> None:
     best = [1.0] * n
     rows = {"best": best, "worse": [2.0] * n, "near": [2.0] * 8 + [0.5] * 2}
     table = results(rows).summary()
-    # worse: 0 of 10, p = 2/1024, Holm's of two 0.004; near: 2 of 10, p = 0.109.
+    # "worse" is better in 0 of 10 seeds, so p = 2/1024, and 0.004 after Holm's correction; "near" is in 2, so p =
+    # 0.109.
     assert [row(table, name)["verdict"] for name in rows] == ["best", "", "tied"]
     few = results({"a": [1.0] * 4, "b": [2.0] * 4}).summary()
     assert few["verdict"].tolist() == ["best", "tied"]
@@ -121,7 +122,7 @@ def test_a_comparison_by_hand() -> None:
     }
     table = results(rows).versus("ref")
     a, b = row(table, "a"), row(table, "b")
-    # Better: seeds 0, 1, 4, 7; worse: 2, 6; equal: 3, and 5, where both died.
+    # Method a is better in seeds 0, 1, 4, 7, worse in 2 and 6, equal in 3, and in 5, where both runs died.
     assert (a["better"], a["worse"], a["equal"]) == (4, 2, 2)
     assert a["p"] == pytest.approx(2 * binom.cdf(2, 6, 0.5))
     assert (b["better"], b["worse"], b["equal"]) == (8, 0, 0)
@@ -172,7 +173,7 @@ def test_conditions_are_not_mixed() -> None:
 def test_the_interval_of_a_median_covers_it_as_often_as_it_says_and_is_the_narrowest() -> None:
     for count in range(6, 60):
         low, high = confidence(np.arange(1.0, count + 1.0), of="median")
-        # The number of values below the median is binomial; both ends may be the median.
+        # The number of values below the median is binomial; each end of the interval may equal the median.
         below = binom(count, 0.5)
         assert below.cdf(high - 1) - below.cdf(low - 1) >= 0.95, count
         assert below.cdf(high - 2) - below.cdf(low) < 0.95, count
@@ -188,7 +189,7 @@ def test_the_interval_of_survival_covers_it_as_often_as_it_says(count: int) -> N
 
 @pytest.mark.parametrize("count", [6, 10])
 def test_a_comparison_errs_as_seldom_as_it_says(count: int) -> None:
-    """Where two methods do not differ, p ≤ x in at most a share x of studies; Holm's correction only raises p."""
+    """If two methods do not differ, at most a share x of studies has p ≤ x; Holm's correction can only raise p."""
     splits = [(better, worse) for better in range(count + 1) for worse in range(count + 1 - better)]
     rows = {f"{a}-{b}": [0.5] * a + [2.0] * b + [1.0] * (count - a - b) for a, b in splits}
     table = results({"ref": [1.0] * count} | rows).versus("ref").set_index("method")
@@ -203,7 +204,7 @@ def test_a_comparison_errs_as_seldom_as_it_says(count: int) -> None:
 
 
 def drawn(rng: np.random.Generator, shape: tuple[int, int], dying: float) -> Any:
-    """Return errors of runs, with a share of dead runs; skewed, as errors are."""
+    """Return lognormal, i.e. skewed, errors of runs, with a share of dead runs at infinity."""
     values = rng.lognormal(size=shape)
     return np.where(rng.random(shape) < dying, math.inf, values)
 
@@ -214,8 +215,8 @@ def as_rows(values: Any) -> list[Any]:
 
 @pytest.mark.slow
 def test_the_summary_covers_what_its_parts_do() -> None:
-    """The columns of `Results.summary`, computed on runs some of which diverge."""
-    # With dead runs at infinity, half of all runs exceed it.
+    """The intervals in `Results.summary` must cover the true values although some runs diverge."""
+    # With 35 % of dead runs at infinity, this is the median of all runs.
     true = float(lognorm.ppf(0.5 / (1 - 0.35), 1.0))
     rng, n = np.random.default_rng(5), 400
     found = results({str(number): as_rows(each) for number, each in enumerate(drawn(rng, (n, 12), 0.35))}).summary()
@@ -227,7 +228,7 @@ def test_the_summary_covers_what_its_parts_do() -> None:
 
 @pytest.mark.slow
 def test_a_real_difference_is_found() -> None:
-    """The checks above would also pass for a test that never finds a difference."""
+    """The tests above would also accept a comparison that never finds a difference."""
     rng, found = np.random.default_rng(6), 0
     for _ in range(100):
         one, two = drawn(rng, (1, 12), 0.1)[0], 20 * drawn(rng, (1, 12), 0.1)[0]

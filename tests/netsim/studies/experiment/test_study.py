@@ -1,4 +1,4 @@
-"""An experiment as a study: its flags, its runs, and what it tells."""
+"""An experiment as a study: its flags, its runs, and its output."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tests.netsim.studies.experiment.parts import counting, least_squares, small
 
 @dataclass(frozen=True, kw_only=True)
 class Size(Problem):
-    """A problem that tells of itself.
+    """A problem that describes itself.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def test_problems_and_networks_that_have_names_are_named() -> None:
 
 
 class Counting(netsim.Agent):
-    """Counts its rounds."""
+    """Counts the rounds in which it takes part."""
 
     total = 0
 

@@ -1,4 +1,4 @@
-"""Tuning: trials, survivors first, validation on separate seeds, and the notes on the choice."""
+"""Tuning: trials, survivors before others, validation on separate seeds, and notes on the choice."""
 
 import json
 import math
@@ -21,7 +21,7 @@ SHORT: dict[str, Any] = {"seeds": [100], "validation": [200, 201]}
 
 
 def scored(value: Any) -> Any:
-    """Return an experiment of one method with a parameter ``step``, whose error is ``value(step, seed)``."""
+    """Return an experiment with one method and its parameter ``step``; the error is ``value(step, seed)``."""
 
     class Scores(Counts):
         seed = 0
@@ -51,7 +51,7 @@ def test_the_least_median_is_chosen_and_the_experiment_has_it() -> None:
     tuned = scored(lambda step, seed: abs(step - 4.0) / 10 + seed / 1e4).tune(over, candidates=6, **SHORT)
     assert list(tuned.chosen["step"]) == ["4"]
     assert tuned.chosen["survived"][0] == "2/2"
-    assert tuned.experiment.values("methods.m.step") == [0.0]  # set by condition, not everywhere
+    assert tuned.experiment.values("methods.m.step") == [0.0]  # the tuned value applies to its condition only
     assert tuned.experiment.run().runs["error"].max() < 0.01
 
 
@@ -135,7 +135,7 @@ def test_levels_are_even_in_the_logarithm_or_in_the_value_with_both_ends() -> No
 
 
 def test_survivors_come_before_a_small_error() -> None:
-    # The larger step is better where it survives, but dies on some seeds outside the search.
+    # The larger step has the smaller error, but some of its runs die on the validation seeds.
     def value(step: float, seed: int) -> float:
         dies = step > 5 and seed in (200, 201)
         return 1e9 if dies else 1.0 - step / 10
