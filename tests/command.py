@@ -1,4 +1,4 @@
-"""The command line, called in this process or in a separate one."""
+"""Functions that run the command line, in this process or in a separate one."""
 
 import functools
 import io
@@ -20,26 +20,26 @@ ROOT = Path(__file__).parents[1]
 MAIN = "from netsim.studies.cli import main; main()"
 
 DEPRECATIONS = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
-"""What numpy, pandas, networkx and asyncio warn of before they change it: an error in tests, the command's too."""
+"""Categories of warnings about future changes in numpy, pandas, networkx and asyncio; they are errors in all tests."""
 
 OTHER = {"python": "", "compiled": "python"}[core.NAME]
-"""The value of NETSIM_CORE with which a process has the core that this one has not."""
+"""The value of NETSIM_CORE that makes a process use the other core than this process does."""
 
 Done = subprocess.CompletedProcess[str]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return this process's variables without the folder of real data, and more."""
+    """Return this process's environment without NETSIM_DATA, the folder of real data, plus ``more``."""
     return {name: value for name, value in os.environ.items() if name != "NETSIM_DATA"} | more
 
 
 def shown(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
-    """Print a warning, because pytest would collect it."""
+    """Print a warning to stderr; otherwise pytest would collect it."""
     sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
 
 def call(*words: str, cwd: Path, **env: str) -> Done:
-    """Call the command in this process: a new process would import for a second."""
+    """Run the command in this process, because a new process would need a second for its imports."""
     out, err = io.BytesIO(), io.BytesIO()
     status: Any = 0
     with ExitStack() as stack:
@@ -52,7 +52,7 @@ def call(*words: str, cwd: Path, **env: str) -> Done:
             warnings.catch_warnings(),
         ):
             stack.enter_context(each)
-        # The command prints a warning, which is an error in a test.
+        # The command prints warnings, whereas pytest turns them into errors.
         warnings.simplefilter("default")
         for category in DEPRECATIONS:
             warnings.simplefilter("error", category)
@@ -65,7 +65,7 @@ def call(*words: str, cwd: Path, **env: str) -> Done:
 
 
 def python(code: str, *words: str, **env: str) -> str:
-    """Run code in a new Python, which must succeed, and return its output; the core is the usual one."""
+    """Run code in a new Python process with the default core; return its output. The code must succeed."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("NETSIM_CORE", "PYTHONHASHSEED")}
     command = [sys.executable, "-c", textwrap.dedent(code), *words]
     done = subprocess.run(
@@ -102,7 +102,7 @@ for line in sys.stdin:
 
 @functools.cache
 def _server(core: str) -> "subprocess.Popen[str]":
-    """Start a process on a core, with another hash seed, which runs each line's code in a separate fork."""
+    """Start a process with a core and another hash seed; it runs each line of code that it reads in a fork."""
     variables = os.environ | {"NETSIM_CORE": core, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "2"}
     return subprocess.Popen(
         [sys.executable, "-c", _SERVES],
@@ -115,9 +115,10 @@ def _server(core: str) -> "subprocess.Popen[str]":
 
 
 def forked(code: str, of_core: str = os.environ.get("NETSIM_CORE", "")) -> tuple[int, str]:
-    """Run code in another process; return its wait status and its output.
+    """Run code in a forked process; return its wait status and its output.
 
-    Each is forked from a process that has imported netsim, pandas and pytest, because importing them takes more than a
+    It is forked from a process that has already imported netsim, pandas and pytest, because these imports take more
+    than a
     second.
     """
     process = _server(of_core)
@@ -130,7 +131,7 @@ def forked(code: str, of_core: str = os.environ.get("NETSIM_CORE", "")) -> tuple
 
 
 def on_the_other_core(code: str) -> str:
-    """Run code in another process, on the core that this process does not use, and return its output."""
+    """Run code in a process with the core that this process does not use, and return its output."""
     if not hasattr(os, "fork"):
         return python(code, NETSIM_CORE=OTHER, PYTHONHASHSEED="2")
     status, printed = forked(code, OTHER)
@@ -139,6 +140,6 @@ def on_the_other_core(code: str) -> str:
 
 
 def call_apart(*words: str, cwd: Path, **env: str) -> Done:
-    """Call the command in a new process, for variables that only a new process reads."""
+    """Run the command in a new process, for variables that are only read at the start of a process."""
     command = [sys.executable, "-c", MAIN, *words]
     return subprocess.run(command, cwd=cwd, env=environment(**env), capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""A real run in the form of a replay's page."""
+"""A real run in the data format of a replay page."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ Columns = dict[str, NDArray[Any]]
 
 
 class Average(netsim.Agent):
-    """Averages with its neighbours, and replies to some of them."""
+    """Averages with its neighbours, and also replies to some of them."""
 
     def __init__(self, rounds: int) -> None:
         self.rounds_left, self.value = rounds, 0.0
 
     async def run(self) -> None:
-        """Broadcast and collect, round by round."""
+        """Broadcast and collect in each round."""
         self.value = float(self.rng.normal())
         async for number in self.rounds(self.rounds_left):
             await self.broadcast("state", self.value)
@@ -32,9 +32,9 @@ class Average(netsim.Agent):
 
 
 def states_at(states: pd.DataFrame, columns: Columns, time: float) -> pd.DataFrame:
-    """Return the row of `Run.states` that the page shows for each agent at a time, in the agents' order.
+    """Return, for each agent in order, the row of `Run.states` that the page shows at a time.
 
-    It is the last row by then; for an agent that sends at that time, the row of its first sending.
+    It is the last row by that time; for an agent that sends at that time, the row of its first sending.
     """
     sends = np.flatnonzero(columns["start"] == time)
     first: dict[int, int] = {}
@@ -47,7 +47,7 @@ def states_at(states: pd.DataFrame, columns: Columns, time: float) -> pd.DataFra
 
 
 def averaging(agents: int, rounds: int, lost: float = 0.05, degree: float = 6.0) -> tuple[dict[str, Any], Columns]:
-    """Run averaging on a random geometric graph; return the arguments of `netsim.replay.html.html`."""
+    """Run averaging on a random geometric graph; return the arguments for `netsim.replay.html.html`."""
     graph = topology.random_geometric(agents, radius=(degree / agents / np.pi) ** 0.5 * 1.15 + 0.08, seed=3)
     link = Link(latency=latency.uniform(0.02, 0.105), loss=loss.bernoulli(lost), rate=250e3)
 

@@ -1,4 +1,4 @@
-"""Imports run one way: netsim.scenarios → netsim.agents → netsim, and between the rooms of netsim, without a circle."""
+"""Imports go one way: netsim.scenarios → netsim.agents → netsim; and between the rooms of netsim without cycles."""
 
 import ast
 import importlib
@@ -18,7 +18,7 @@ FOLDERS = ("netsim", "agents", "scenarios", "tests", "benchmarks", "docs")
 
 
 def modules(*folders: str) -> dict[str, Path]:
-    """Return the files of some of the three folders by the names of their modules: agents/ is netsim.agents."""
+    """Return the files of the given folders by module name; the folder agents/ is netsim.agents."""
     found = {}
     for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -29,7 +29,7 @@ def modules(*folders: str) -> dict[str, Path]:
 
 
 def imported(path: Path, known: set[str], types: bool = False) -> set[str]:
-    """Return the known modules that a file imports at run time, wherever in it, and with ``types`` also for types."""
+    """Return the known modules that a file imports, anywhere in it; with ``types`` also those for types only."""
     found = set()
     for module, names, is_for_types in _imports(path):
         if types or not is_for_types:
@@ -39,7 +39,7 @@ def imported(path: Path, known: set[str], types: bool = False) -> set[str]:
 
 @cache
 def _imports(path: Path) -> list[tuple[str, list[str], bool]]:
-    """Return each module that a file imports, the names from it, and whether that is for types only."""
+    """Return each imported module of a file, the names imported from it, and whether they are for types only."""
     text = path.read_text()
     nodes = list(statements(ast.parse(text)))
     typing = {
@@ -60,7 +60,7 @@ def _imports(path: Path) -> list[tuple[str, list[str], bool]]:
 
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield all statements: no expression contains an import."""
+    """Yield all statements of a tree; expressions are skipped, because they contain no imports."""
     yield tree
     for part in ast.iter_child_nodes(tree):
         if isinstance(part, ast.stmt | ast.excepthandler | ast.match_case):
@@ -68,7 +68,7 @@ def statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def room(module: str) -> str:
-    """Return the room of netsim that a module stands in; a module at the root is a room of its own."""
+    """Return the room (subpackage) of netsim that contains a module; a module at the root is a room of its own."""
     return ".".join(module.split(".")[:2])
 
 
@@ -81,7 +81,7 @@ def test_there_is_no_circle() -> None:
 
 
 def arrows_between_rooms(types: bool = False) -> "nx.DiGraph[str]":
-    """Return which rooms of netsim import which others."""
+    """Return a graph of the imports between the rooms of netsim."""
     files = modules("netsim")
     arrows = {(room(name), room(other)) for name, path in files.items() for other in imported(path, set(files), types)}
     return nx.DiGraph((one, other) for one, other in arrows if one != other)
@@ -109,7 +109,7 @@ def test_rooms_import_only_from_those_above_them_in_the_table() -> None:
     assert [(one, other) for one, other in among.edges if places[one] < places[other]] == []
 
 
-# Arrows of types only that run up. To turn one round would take a Protocol that mirrors a single class.
+# Imports for types only that go against the order. Avoiding one would need a Protocol that mirrors a single class.
 UP = {
     ("netsim.network", "netsim.deployment"): "a network keeps the Deployment that made it",
     ("netsim.engine", "netsim.deployment"): "a run moves nodes by the powers of that Deployment",
@@ -134,7 +134,7 @@ def test_imports_run_one_way(folder: str, may_not: list[str]) -> None:
 
 
 def test_nobody_imports_the_folders_by_their_bare_names() -> None:
-    # A module that is loaded as `agents.x` and as `netsim.agents.x` is two modules, with two of each class.
+    # A module loaded both as `agents.x` and as `netsim.agents.x` exists twice, as do its classes.
     names = "(?:agents|scenarios)\\b"
     bare = re.compile(rf"^\s*(?:from|import)\s+{names}|(?:import_module|__import__)\([\"']{names}")
     assert bare.search("    from agents.deep import Deep")

@@ -1,6 +1,6 @@
-"""The benchmark that holds links against a real kernel: its mapping, its arithmetic, and that nothing of it stays.
+"""The benchmark that compares links with a real kernel: its mapping and arithmetic; and it leaves nothing behind.
 
-What needs network namespaces is skipped where they may not be made.
+Tests that need network namespaces are skipped if these cannot be created.
 """
 
 import argparse
@@ -109,7 +109,7 @@ def test_stamps_are_read_to_the_nanosecond() -> None:
         sent(b"", [control[0], (0, 11, report)])
 
 
-# Without the right to make a namespace.
+# Tests without the right to create a namespace.
 
 
 def test_without_privileges_one_line_gives_the_reason(
@@ -151,7 +151,7 @@ def test_bad_flags_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert "frames = 3: must be a whole number from 20 to 5000" in capsys.readouterr().err
 
 
-# With it.
+# Tests with the right to create a namespace.
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def ends() -> Iterator[Ends]:
 
 
 def begun(setting: Setting, ends: Ends) -> None:
-    """Skip the test if this kernel does not have it."""
+    """Skip the test if this kernel lacks what the setting needs."""
     try:
         setting.begin(ends)
         setting.end_it(ends)
@@ -179,7 +179,8 @@ def test_frames_through_the_kernel_have_netsims_fates(part: str, ends: Ends) -> 
     begun(setting, ends)
     plan = bursts(120, setting.pace, 1.4, setting.size, np.random.default_rng(1))
     for _ in range(3):
-        # A machine that is busy elsewhere may be late once, with the queue's timer or amid a burst.
+        # A busy machine may be late once, for the queue's timer or within a burst, so the comparison is tried three
+        # times.
         kernel = through_kernel(ends, setting, plan)
         found = difference(kernel, simulate(setting, kernel.offered, plan.sizes, 1)[0])
         if found["differ"] == 0:
@@ -194,14 +195,14 @@ def test_a_random_drop_of_the_kernel_has_its_rate(ends: Ends) -> None:
     setting = mapping.random_drop(200)
     begun(setting, ends)
     came = len(through_kernel(ends, setting, evenly(2000, 2e-5, 60)).order)
-    # Six standard deviations.
+    # The tolerance is six standard deviations.
     assert abs(came - 1600) < 6 * math.sqrt(2000 * 0.2 * 0.8)
 
 
 @pytest.mark.slow
 def test_flows_share_an_uplink_as_htbs_classes_do(ends: Ends) -> None:
     for _ in range(3):
-        # As above: a machine that is busy elsewhere may be late once.
+        # Again, a busy machine may be late once.
         try:
             rows = uplink(ends, repeats=1)
         except Unavailable as why:
@@ -252,7 +253,7 @@ def test_the_command_prints_one_object_or_why_not() -> None:
 
 
 def opened(process: "int | str") -> set[str]:
-    """Return the network namespaces that processes refer to by open files; "[0-9]*" is any process."""
+    """Return the network namespaces that a process has open; "[0-9]*" stands for any process."""
     found = set()
     for file in Path("/proc").glob(f"{process}/fd/*"):
         with suppress(OSError):
@@ -272,13 +273,13 @@ def test_nothing_is_left_of_a_command_that_ends_amid_the_traffic(number: int) ->
         time.sleep(0.005)
     if process.poll() is not None:
         pytest.skip(process.communicate()[0].strip())
-    # Its devices are made by now, and frames are under way.
+    # By then the network devices exist, and frames are being sent.
     time.sleep(0.5)
     process.send_signal(number)
     _, err = process.communicate()
     if number == signal.SIGINT:
         assert (process.returncode, err) == (130, "kernel: interrupted; the namespaces are gone\n")
-    # A command that had just begun ends by itself.
+    # A command that the benchmark has just started may still be running; it ends by itself.
     until = time.monotonic() + 60
     while made & opened("[0-9]*") and time.monotonic() < until:
         time.sleep(0.02)

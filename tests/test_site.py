@@ -1,4 +1,4 @@
-"""The site's pages: replays that play in them, guesses that open what follows, its search; from disk and a server."""
+"""The site's pages, from disk and from a server: replays in them, guesses that open the next part, the search."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def replays() -> dict[str, Any]:
 
 
 def outputs(path: Path, kind: str) -> list[Any]:
-    """Return what the cells of a lesson show of a kind."""
+    """Return the outputs of one MIME type that the cells of a lesson show."""
     import nbformat
 
     found = [cell.get("outputs", ()) for cell in nbformat.read(path, as_version=4).cells]
@@ -136,7 +136,7 @@ def test_the_tutorials_examples_make_the_run_that_the_first_page_shows(replays: 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, without the reference, and with two of the lessons."""
+    """Build the site, without the reference and with only two of the lessons."""
     pytest.importorskip("material", reason="needs mkdocs: pip install -e '.[docs]'")
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
@@ -158,20 +158,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["disk", "server"])
 def place(site: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Where the site is: a folder, or an address."""
+    """Yield the site's base address: of its folder, or of a server."""
     if request.param == "disk":
         yield site.as_uri()
         return
     with serving(site) as address:
         yield address
         if "browser" in request.fixturenames:
-            # If a page is still open when its server ends, it reports this, possibly after the next page has been
-            # opened.
+            # A page that is still open when its server ends would report an error, possibly while the next page is
+            # open.
             request.getfixturevalue("browser").open("about:blank", ready="1")
 
 
 def asked_nobody(browser: Page, place: str) -> bool:
-    """Return whether the page asked for nothing but the site's, and had no errors."""
+    """Check that the page requested nothing from other places and reported no errors."""
     others = [url for url in browser.requested if not url.startswith((place, "about:", "data:", "blob:"))]
     assert not others
     assert not browser.output
@@ -186,7 +186,7 @@ SHOWN = (
 
 @pytest.fixture
 def listening(browser: Page) -> Iterator[Page]:
-    """The browser, whose pages keep what their replays tell them."""
+    """Let pages of the browser record the messages that their replays send them."""
     heard = "window.heard = []; addEventListener('message', event => heard.push(event.data));"
     added = browser.call("Page.addScriptToEvaluateOnNewDocument", source=heard)["identifier"]
     yield browser
@@ -209,7 +209,7 @@ def test_todays_page_can_show_the_runs_of_all_lessons(listening: Page, site: Pat
     page = site / "all.html"
     page.write_text(f'<meta charset="utf-8"><body>{elements}<script src="theme/replay.js"></script>')
     listening.open(page, ready="document.querySelectorAll('netsim-replay').forEach(each => each.show())")
-    # A page that cannot be shown says so, and is never ready.
+    # A page that cannot show its run displays an error, and never reports "ready".
     shown = f"heard.filter(each => each.replay === 'ready').length === {len(names)}"
     assert listening.run(SHOWN % shown)
     assert not listening.output
@@ -243,7 +243,7 @@ SOUGHT = {
     "crash a node": "faults",
     "set loss": "links",
     "compare two runs": "replay",
-    # Little words find nothing by themselves.
+    # Short words such as "a" find nothing by themselves.
     "write a lesson": "lessons/index",
     "packet loss": "loss",
 }
@@ -260,7 +260,7 @@ def test_who_searches_finds_the_right_page_first(browser: Page, place: str) -> N
             f"field.focus(); field.value = {json.dumps(words)};"
             "field.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))"
         )
-        # Its address has what was sought.
+        # The address of a search result contains the query.
         query = words.replace(" a ", " ").replace(" ", "+")
         found = f"[document.querySelector('.md-search-result__item a')?.href].find(each => each?.includes('h={query}'))"
         assert browser.run(SHOWN % found).partition("?")[0] == f"{place}/{page}.html"

@@ -1,4 +1,4 @@
-"""Which features combine: the table of docs/design.md as data, and a small network for each of its cells."""
+"""Which features can be combined: the table of docs/design.md as data, with a small network for each cell."""
 
 import asyncio
 import hashlib
@@ -71,7 +71,7 @@ TABLE = {
     "notebook": "= = = ≈ = = - = =",
     "experiment": "= = = × = = = - =",
 }
-"""The marks of each row, in the order of `COLUMNS`."""
+"""The marks of each row of the table; the columns are in the order of `COLUMNS`."""
 
 # --- small networks ---------------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ LATE, AIR = Link(latency=0.01), Link(rate=250e3, header_bits=136)
 
 
 class Sums(netsim.Agent):
-    """Adds the values heard in three rounds."""
+    """Adds up the values that it receives in three rounds."""
 
     def __init__(self) -> None:
         self.value = 0
@@ -92,7 +92,7 @@ class Sums(netsim.Agent):
 
 
 class Steps(StateAgent):
-    """Sums in batches."""
+    """Adds up received values in steps, which may be batched."""
 
     count = 3
 
@@ -104,7 +104,7 @@ class Steps(StateAgent):
 
 
 class Says(Part):
-    """Sends a number three times, and stores what it hears."""
+    """Sends a number three times, and stores what it receives."""
 
     kinds: ClassVar[Any] = ("a",)
 
@@ -115,7 +115,7 @@ class Says(Part):
         for k in range(3):
             await asyncio.sleep(0.1 + 0.01 * self.name)
             await self.broadcast("a", k)
-        # In real time an agent cannot know that no more frames will come.
+        # In real time an agent cannot know that no more frames will arrive.
         with suppress(TimeoutError):
             async with asyncio.timeout(0.1):
                 async for frame in self.inbox:
@@ -123,7 +123,7 @@ class Says(Part):
 
 
 class Far(netsim.Agent):
-    """The first writes to the third, two links away."""
+    """Agent 0 sends to agent 2, which is two links away."""
 
     def __init__(self) -> None:
         self.value = 0
@@ -193,13 +193,13 @@ MADE: dict[str, tuple[Callable[..., Made], dict[str, Any]]] = {
     "`deliveries`": (sums, {"deliveries": True}),
     "`Radio`": (on_air, {}),
 }
-"""What a network has: how it is made, and the options of its run."""
+"""For each feature of a network: how the network is made, and the options of its run."""
 
 HERE, PACE = "127.0.0.1:9000", 10.0
 
 
 def given(way: str) -> dict[str, Any]:
-    """Return a way to run as an option of `Network.run`."""
+    """Return a way of running, such as "workers", as an option of `Network.run`."""
     if way == "deploy":
         return {"transport": UDP(HERE, {"127.0.0.1:9001": [0, 1]}, patience=0.1)}
     return {"workers": {"workers": 2}, "order": {"order": 5}, "wall clock": {"clock": "wall", "pace": PACE}}[way]
@@ -222,7 +222,7 @@ def shown_live(make: Callable[[], Made], options: Mapping[str, Any], run: Any = 
 
 def in_lab(make: Callable[[], Made], options: Mapping[str, Any]) -> Run:
     network, _ = make()
-    # This mode always records a trace.
+    # The lab always records a trace.
     options = {name: value for name, value in options.items() if name != "trace"}
     if options.keys() - {"until"}:
         netsim.lab(network, make()[1], **options)
@@ -250,7 +250,7 @@ def experiment(make: Callable[[], Made], until: float | None = None) -> Experime
 def in_experiment(make: Callable[[], Made], options: Mapping[str, Any]) -> Run:
     options = dict(options)
     with ExitStack() as flags:
-        # As the command's --workers and --order do.
+        # The command sets these contexts for --workers and --order.
         flags.enter_context(spread(options.pop("workers", 1)))
         flags.enter_context(ordering(Order.parse(str(options.pop("order"))) if "order" in options else None))
         return experiment(make, options.pop("until", None)).play(**options)
@@ -263,11 +263,11 @@ WAYS: dict[str, Any] = {
     "live page": shown_live,
     "notebook": in_notebook,
 }
-"""What calls a run, or surrounds it: those behind surround those before them."""
+"""The callers that can surround a run. If two are combined, the later one surrounds the earlier one."""
 
 
 class InLoop(Network):
-    """A network that runs as in a notebook's cell."""
+    """A network that runs inside an event loop, as in a notebook cell."""
 
     def run(self, *values: Any, **options: Any) -> Run:
         async def cell() -> Run:
@@ -289,7 +289,7 @@ CELLS = {
 
 
 def attempt(row: str, column: str) -> tuple[Run, Run]:
-    """Return the run of a combination, and the run in virtual time in one process that it may equal."""
+    """Return the run of a combination, and a run in virtual time and in one process, to which it may be equal."""
     found = {row, column}
     if column in MADE and row in MADE:
         make, options = MADE[row]
@@ -307,7 +307,7 @@ def attempt(row: str, column: str) -> tuple[Run, Run]:
 
 
 def states(run: Run) -> list[Any]:
-    """Return the agents' final values."""
+    """Return the final values of the agents."""
     found = [agent.app if isinstance(agent, Mote) else agent for agent in run.agents.values()]
     return [str({name: vars(each).get(name) for name in ("value", "state", "heard")}) for each in found]
 
@@ -328,18 +328,18 @@ def sent(run: Run) -> int:
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No client will ask for the page."""
+    """Shorten the server's wait for page requests, because nobody opens the page."""
     monkeypatch.setattr(server, "_PAGE_TIMEOUT", 0.0)
     monkeypatch.setattr(server, "_ABRUPT", 0.0)
 
 
 STUDIES = {frozenset(pair) for pair in (("order", "lab"), ("lab", "experiment"), ("live page", "experiment"))}
-"""Cells of studies in a file, and of their commands: they have a test of their own."""
+"""Cells about studies in files and their commands, which have separate tests."""
 PAIRS = {frozenset(cell): (cell, mark) for cell, mark in CELLS.items()}
 
 
 def marked(*marks: str, column: str = "") -> list[tuple[str, str]]:
-    """Return the cells with one of these marks, each pair once: of one column, or those without processes."""
+    """Return the cells with one of these marks, each pair once: of one column, or those that need no processes."""
     found = [cell for cell, mark in PAIRS.values() if mark in marks and frozenset(cell) not in STUDIES]
     others = {"deploy", "workers", "wall clock"} - {column}
     return [cell for cell in found if not others & {*cell} and (not column or column in cell)]
@@ -437,7 +437,7 @@ REFUSALS = {
     ("wall clock", "lab"): "argument of lab = 'clock': must be one of",
     ("wall clock", "experiment"): "argument of Experiment.play = 'clock': must be one of",
 }
-"""How the line begins that refuses a cell: with the argument and, where it is short, its value."""
+"""The start of the error message for each refused cell: the argument and, if it is short, its value."""
 
 
 def test_what_does_not_compose_is_refused_in_one_line() -> None:
@@ -477,7 +477,7 @@ MAKES_A_STUDY = "mine = study_of(experiment)"
 
 
 def hash_of_one(trace_hash: str) -> str:
-    """Return the trace hash of a study that has one run."""
+    """Return the trace hash of a study with a single run."""
     return hashlib.sha256(trace_hash.encode()).hexdigest()[:32]
 
 

@@ -19,12 +19,13 @@ from netsim.faults import ClockSkew, Crash, Faults, Join, Move
 from netsim.radio import DutyCycle, LogDistance, Phy, Radio, Walls, medium
 from tests.parts import every, slow
 
-# At 0 dBm and exponent 3: 67 m at the sensitivity of −95 dBm; at 82 m one in ten frames of 50 bytes is received.
+# At 0 dBm and path-loss exponent 3, the power at 67 m is the sensitivity of −95 dBm; at 82 m one in ten frames of 50
+# bytes is received.
 NEAR, FAR = (20.0, 0.0), (200.0, 0.0)
 
 
 class Says(Agent):
-    """Broadcasts its number each second, and records whom it heard and when."""
+    """Broadcasts a message each second, and records the senders and times of received ones."""
 
     def __init__(self, seconds: float = 100.0, phase: float = 0.0) -> None:
         self.seconds, self.phase, self.heard = seconds, phase, list[tuple[Any, float]]()
@@ -43,7 +44,7 @@ class Says(Agent):
 
 
 def says(network: Network, seconds: float = 100.0) -> dict[Any, Says]:
-    """Return one agent for each node, sending at different times."""
+    """Return one agent for each node; each sends at a different time within a second."""
     return {node: Says(seconds, 0.03 * number) for number, node in enumerate(network.graph)}
 
 
@@ -53,7 +54,7 @@ def a_run(deployment: Deployment, seconds: float = 100.0, **options: Any) -> Run
 
 
 def heard(run: Run, receiver: Any, sender: Any) -> list[int]:
-    """Return the whole seconds in which one node heard the other."""
+    """Return the whole seconds in which ``receiver`` received a frame from ``sender``."""
     return sorted({int(time) for name, time in run.agents[receiver].heard if name == sender})
 
 
@@ -138,7 +139,7 @@ def test_neighbours_receive_the_reference_frame_often_enough(least: float) -> No
         if best > phy.lock_db and phy.success(best, 8 * 50) >= least:
             expected.add((a, b))
     assert {tuple(sorted(edge)) for edge in found.graph.edges} == expected
-    # Every pair has a power unless it is too weak to disturb.
+    # Powers too weak to disturb a frame may be missing.
     for ends, power in powers.items():
         if power >= phy.noise_dbm - 10.0:
             assert found.powers[ends] == power
@@ -156,7 +157,7 @@ def test_a_network_receives_as_the_physical_layer_says() -> None:
     assert 0.1 < expected < 0.9
     table = run.ledger.table(["sender", "receiver"])
     received = table["delivered"] / (table["delivered"] + table["lost"])
-    # Four standard deviations of 1500 frames.
+    # The tolerance is four standard deviations of the share of 1500 frames.
     assert received.to_numpy() == pytest.approx(expected, abs=4 * math.sqrt(0.25 / 1500))
 
 
@@ -250,7 +251,8 @@ def there_and_back(**options: Any) -> Deployment:
 
 def test_a_mote_that_walks_is_heard_where_it_is() -> None:
     run = a_run(there_and_back())
-    # Leaves the reference frame's range of 82 m after 20 s and returns after 80 s; shorter frames reach farther.
+    # The mote leaves the range of 82 m for frames of 50 bytes after 20 s, and returns after 80 s; its shorter frames
+    # reach farther.
     assert set(range(17)) <= set(heard(run, 0, 1))
     assert not set(range(25, 75)) & set(heard(run, 0, 1))
     assert set(range(84, 99)) <= set(heard(run, 0, 1))
@@ -289,13 +291,13 @@ def test_neighbours_are_those_of_all_times() -> None:
         network.at(float(time), look)
     network.run(says(network, 61.0))
     assert met <= {tuple(sorted(edge)) for edge in expected}
-    # Steps find nearly all encounters.
+    # The search in time steps finds nearly all encounters.
     assert len(met) >= 0.95 * len(expected)
     assert len(met) > Deployment(places, path_loss=model, connected=False, seed=9).graph.number_of_edges()
 
 
 def random_site(rng: np.random.Generator, seed: int) -> Deployment:
-    """Return a site of few motes, some moving or jumping, in an area of less than one to several radii of reception."""
+    """Return a site with few motes, some of which move or jump, in an area of under one to several radio ranges."""
     side = float(rng.choice([30, 100, 300]))
     places = {node: tuple((side * rng.random(2)).tolist()) for node in range(int(rng.integers(1, 12)))}
     walkers = {node: at for node, at in places.items() if rng.random() < 0.5}
@@ -328,7 +330,7 @@ def random_site(rng: np.random.Generator, seed: int) -> Deployment:
 
 
 class Busy(Agent):
-    """Sends to one neighbour or to all, at random."""
+    """Sends at random times, to one neighbour or to all."""
 
     async def run(self) -> None:
         while self.now < 12:
@@ -392,7 +394,7 @@ def test_network_move_at_any_time() -> None:
     network = there_and_back().network()
     network.at(20.5, lambda: network.move(1, NEAR))
     run = network.run(says(network), trace=True)
-    # The second move ends the first, and itself begins and ends at that time.
+    # The second move ends the first one at 20.5 s, and is itself a jump at that time.
     assert heard(run, 0, 1) == list(range(100))
     scene = run.trace.scene
     assert scene is not None
@@ -401,7 +403,7 @@ def test_network_move_at_any_time() -> None:
 
 
 def test_a_roaming_mote_may_go_anywhere() -> None:
-    """A mote leaves one mote's range, enters that of another one, and returns; all motes are neighbours."""
+    """Mote 1 leaves the range of mote 0, enters that of mote 2, and returns; both are its neighbours throughout."""
     far = (400.0, 0.0)
     site = Deployment({0: (0, 0), 1: NEAR, 2: far}, roaming=[1])
     assert sorted(site.graph.edges) == [(0, 1), (1, 2)]
@@ -416,7 +418,7 @@ def test_a_roaming_mote_may_go_anywhere() -> None:
 
 
 def test_roaming_motes_reach_and_sense_each_other() -> None:
-    """Two motes 400 m apart meet: they exchange messages, and sense each other's carrier."""
+    """Two motes that start apart meet: they exchange messages, and sense each other's carrier."""
     site = Deployment({0: (0, 0), 1: (400, 0), 2: (800, 0)}, roaming=[0, 2])
     network = site.network()
     network.at(10.5, lambda: network.move(0, (390.0, 0.0)))
@@ -479,7 +481,7 @@ def test_what_costs_by_distance_costs_by_the_distance_now() -> None:
     radio = replace(found.preset.radio, energy=Energy.first_order(electronics=0.0))
     near = a_run(found, 5.0, radio=radio).energy["used_j"]
     both = a_run(found, 10.0, radio=radio).energy["used_j"]
-    # Five frames over 10 m, and five over 20 m, which cost four times as much.
+    # Each mote sends five frames over 10 m, and five over 20 m, which cost four times as much.
     assert both.to_numpy() == pytest.approx(5 * near.to_numpy())
 
 
@@ -522,7 +524,7 @@ def test_clocks_are_wrong_by_as_much_as_is_said() -> None:
 
 
 def test_a_guard_time_too_short_for_the_drift_loses_frames() -> None:
-    """Two motes wake for 10 ms each second; at 100 ppm they are 10 ms apart after 100 s."""
+    """Two motes wake for 10 ms each second. With a drift of 100 ppm, their wake-ups are 10 ms apart after 100 s."""
     cycle = DutyCycle(period=1.0, awake=0.01)
     for drift, lost in ((0.0, False), (100.0, True)):
         found = Deployment({0: (0, 0), 1: (5, 0)}, drift_ppm={1: drift})

@@ -30,7 +30,7 @@ NAMES += ("agents.COKE", "testing.play")
 
 @pytest.mark.slow
 def test_any_name_may_come_first() -> None:
-    """As in a new process: earlier imports are forgotten."""
+    """Each import forgets earlier ones, as if it happened in a new process."""
     code = "import sys\nfor first in sys.argv[1:]:\n    import netsim\n    eval('netsim.' + first)\n"
     forget = "    for name in [each for each in sys.modules if each.split('.')[0] == 'netsim']: del sys.modules[name]\n"
     python(code + forget, *NAMES)
@@ -50,7 +50,7 @@ def test_there_is_one_version() -> None:
 
 
 def test_no_hint_installs_what_another_published_under_the_same_name() -> None:
-    """The public index has another package named netsim."""
+    """The package index contains a different package named netsim."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == "netsim-emulator"
     files = [

@@ -1,4 +1,4 @@
-"""Searching in drawn orders: races within an instant, which no seed shows in asyncio's order."""
+"""Searches with random orders: they find races within an instant, which no seed shows in asyncio's order."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ from tests.fuzzers.programs import Slow
 
 
 class Ready(Agent):
-    """b is right only because a was created first."""
+    """Task b is right only because task a was created first, and so runs first."""
 
     async def run(self) -> None:
         self.ready, self.ok = False, True
@@ -36,7 +36,7 @@ class Ready(Agent):
 
 
 class Store(Agent):
-    """Lost update: frames come 1 ms apart, and the disk takes 1 ms, so writes are just in time."""
+    """Lost update: an update takes 1 ms and frames are 1 ms apart, so in asyncio's order each is just in time."""
 
     def __init__(self) -> None:
         self.count = self.acked = 0
@@ -63,7 +63,7 @@ class Client(Agent):
 
 
 class Pool(Agent):
-    """Check-then-act: the last ticket is sold twice if one buyer checks as the other's sale ends."""
+    """Check-then-act: the last ticket is sold twice if a buyer checks at the instant at which the other's sale ends."""
 
     def __init__(self) -> None:
         self.tickets = 1
@@ -82,7 +82,7 @@ class Pool(Agent):
 
 
 class Register(Agent):
-    """Last writer wins; replicas agree unless two writers' frames arrive at one time."""
+    """The last writer wins, so replicas may differ only if the frames of two writers arrive at the same instant."""
 
     def __init__(self, writes: str | None = None) -> None:
         self.writes, self.value = writes, ""
@@ -141,7 +141,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, float]]] = {
     "overtaken by 6 steps": (network(lambda: [Slow(6), Slow(6)]), all_ok, {"priorities": 3}),
     "overtaken by 12 steps": (network(lambda: [Slow(12), Slow(12)]), all_ok, {"priorities": 3}),
 }
-"""Programs, invariants, and how many seeds the median of searches may take."""
+"""For each program: how to make it, its invariant, and the largest allowed median of seeds that a search needs."""
 
 
 def holds(invariant: Any, agents: Mapping[Any, Any]) -> bool:
@@ -163,7 +163,7 @@ def test_no_seed_shows_a_race_and_a_drawn_order_does(case: str) -> None:
     make, invariant, _ = CASES[case]
     assert search(make, invariant, seeds=range(10)) is None
     found = found_in(case, "priorities")
-    # Shrinking leaves the one change of order that causes the violation.
+    # Shrinking leaves only the change of order that causes the violation.
     assert len(found.order) == 1
     net, agents, settings = make(seed=found.seed)
     assert holds(invariant, net.run(agents, **settings).agents)
@@ -208,7 +208,7 @@ def test_what_is_overtaken_by_many_steps_is_one_hold() -> None:
 
 
 def test_faults_and_order_are_shrunk_apart() -> None:
-    """If faults or order are not the cause, none of them remains."""
+    """Shrinking removes all faults if only the order matters, and all changes of order if only faults matter."""
 
     class Fragile(Agent):
         async def run(self) -> None:
@@ -258,7 +258,7 @@ def test_a_right_program_stands_all_drawn_orders() -> None:
 
 
 class Right(Agent):
-    """Three tasks add to a count under a lock."""
+    """Three tasks add to a list under a lock, so any order is right."""
 
     def __init__(self) -> None:
         self.log: list[int] = []
@@ -278,7 +278,7 @@ class Right(Agent):
 
 
 def test_all_orders_of_a_right_program() -> None:
-    """Each of two agents can run its three tasks in six orders."""
+    """Each of the two agents can run its three tasks in six orders."""
     seen = set()
 
     class Seen:
@@ -294,7 +294,7 @@ def test_all_orders_of_a_right_program() -> None:
     assert len(seen) == 36
     seen.clear()
     assert str(explore(make, Seen, deviations=1)) == "holds in all orders with up to 1 change: 13 runs"
-    # One change gives an agent's three tasks the orders 102, 201 and 021; one hold gives 120.
+    # With one change, an agent's three tasks have the order 102, 201, 021 or, if one task is held back, 120.
     assert len(seen) == 9
     assert str(explore(make, Seen, limit=20)) == "holds in the orders that were tried: 20 runs"
     assert str(explore(make, Seen, deviations=0)) == "holds in all orders with up to 0 changes: 1 run"
@@ -310,7 +310,7 @@ def test_a_race_is_found_by_holding_each_thing_alone(case: str) -> None:
 
 
 def test_exploring_goes_by_the_number_of_changes() -> None:
-    """The order c, b, a takes two changes."""
+    """The order c, b, a needs two changes."""
 
     class Three(Agent):
         async def run(self) -> None:
@@ -336,7 +336,7 @@ def test_exploring_goes_by_the_number_of_changes() -> None:
 
 
 class Handover(Agent):
-    """At one second agent 1 checks for agent 0's frame of that second; so do agents 3 and 2."""
+    """At 1 s, agents 0 and 2 send a frame without latency, and agents 1 and 3 check whether it has arrived."""
 
     ok = True
 
@@ -364,7 +364,7 @@ def test_over_links_without_latency_agents_come_in_any_order(method: Any) -> Non
     assert found is not None
     [change] = found.order
     first = next(name for name, agent in found.run.agents.items() if not agent.ok)
-    # The first agent at 0 s also has the first timer.
+    # The order of two agents at 1 s may also be changed at 0 s, where they set their timers.
     assert change.time in (0.0, 1.0)
     assert str(change) == f"at {change.time:g} s agent {first - 1}: agent {first} comes before agent {first - 1}"
     [note] = found.run.notes.to_dict("records")

@@ -1,4 +1,4 @@
-"""`netsim.testing.simulate` and the pytest plugin, against docs/testing.md and their docstrings."""
+"""`netsim.testing.simulate` and the pytest plugin behave as stated in docs/testing.md and in their docstrings."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ from tests.parts import every, message_of
 
 
 class Till(Agent):
-    """Node 0 counts sales, and loses one if it reads the next before it has written the last."""
+    """Node 0 counts sales; it loses one if it reads the next sale before it has written the count of the last one."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -63,7 +63,7 @@ async def counts(network: Network) -> None:
 
 
 def failure(test: Any, *values: Any, **arguments: Any) -> tuple[BaseException, list[str]]:
-    """Return the error of a test that must fail, and its notes."""
+    """Return the error of a test that must fail, and the error's notes."""
     with pytest.raises(BaseException) as raised:
         test(*values, **arguments)
     notes: list[str] = getattr(raised.value, "__notes__", str(raised.value).splitlines())
@@ -72,7 +72,7 @@ def failure(test: Any, *values: Any, **arguments: Any) -> tuple[BaseException, l
 
 @pytest.fixture(autouse=True)
 def uncalled() -> Iterator[None]:
-    """Uninstall the plugin, which notes the running test; these tests start pytest with and without it."""
+    """Hide the running test from `simulate`, as without the plugin; these tests run pytest themselves where needed."""
     token = CALL.set(None)
     yield
     CALL.reset(token)
@@ -80,7 +80,7 @@ def uncalled() -> Iterator[None]:
 
 @contextmanager
 def called(**own: Any) -> Iterator[None]:
-    """Be a test that pytest runs with options."""
+    """Pretend that pytest runs a test with the given options."""
     token = CALL.set(Call("tests/test_it.py::test_it", None, None, None, None)._replace(**own))
     try:
         yield
@@ -174,7 +174,7 @@ def test_each_run_is_that_of_its_seed_in_the_time_of_the_test() -> None:
         other.at(0.5, lambda: other.set_link(0, 1, up=False))
         return other.run({0: Talker([(0.1 * k, k) for k in range(9)]), 1: Listener()}).trace_hash
 
-    # Actions scheduled by the test are undone after each seed: the fixture's network is unchanged.
+    # Actions that the test schedules are removed after each seed, so they do not accumulate in the fixture's network.
     assert hashes == {seed: alone(seed) for seed in range(3, 8)}
     assert network.run({0: Talker([(0.7, 1)]), 1: Listener()}).ledger.table()["link_down"].sum() == 0
 
@@ -219,7 +219,7 @@ def test_what_raises_fails_the_test_as_itself(script: Any, after: Any, kind: Any
     while trace is not None:
         frames.append(trace.tb_frame.f_code.co_name)
         trace = trace.tb_next
-    # If the error is in the test's own task, no frame of netsim or asyncio precedes the test's.
+    # If the test's own code raises, its frame must come first, without frames of netsim or asyncio before it.
     assert frames[2:3] == ([] if script else ["test"])
 
 
@@ -285,7 +285,7 @@ def test_what_cannot_be_is_refused_in_a_line(make: Any, message: str) -> None:
 
 
 def test_a_run_that_has_not_begun_can_be_shown() -> None:
-    # Test frameworks print what a traceback's frames contain.
+    # Test frameworks print the variables in a traceback's frames, so a result must have a repr before its run.
     with pytest.raises(BadInput, match="must be the only one") as caught:
         simulate()(twice)(tills())
     assert any("not begun" in repr(entry.frame.f_locals.get("result")) for entry in caught.traceback)
@@ -406,7 +406,7 @@ async def test_of_asyncio():
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """Return a folder with a suite and the packages' metadata, by which pytest finds the plugin."""
+    """Return a folder with a test suite and the package metadata by which pytest finds the plugin."""
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
     metadata = tmp_path / "packages" / "netsim_emulator-0.dist-info"
     metadata.mkdir(parents=True)
@@ -420,7 +420,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 def run_suite(suite: Path, *words: str) -> str:
-    """Run a suite in a new process, and return its output."""
+    """Run a suite in a new process, and return the output."""
     path = os.pathsep.join([str(suite.parent / "packages"), str(ROOT)])
     command = [sys.executable, "-W", "ignore", "-m", "pytest", *words]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")} | {"PYTHONPATH": path}
@@ -443,7 +443,7 @@ def test_the_plugin_imports_nothing_of_netsim_until_it_is_used() -> None:
 def test_a_failing_test_prints_the_command_that_repeats_it(suite: Path) -> None:
     said = run_suite(suite, "-o", "asyncio_mode=strict")
     assert "1 failed, 2 passed" in said
-    # Under CI pytest repeats all of it in its summary.
+    # Only lines with an E are read: under CI, pytest repeats the output in its summary.
     told = [line.removeprefix("E").strip() for line in said.splitlines() if line.startswith("E")]
     (again,) = (line for line in told if "again: pytest" in line)
     (replay,) = (line for line in told if "replay: " in line)
@@ -467,7 +467,7 @@ def test_the_page_shows_what_pytest_prints(suite: Path) -> None:
     assert "1 failed, 1 passed" in said
     (shown,) = re.findall(r"^```console\n\$ pytest test_till.py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     for line in shown.splitlines():
-        # The line up to the object's address, the folder, or an omission.
+        # Compare the line only up to an object's address, the folder, or an omission, which differ.
         first = re.split(r" at 0x|/home/me/till|…", line)[0]
         assert first in said, line
 

@@ -1,4 +1,4 @@
-"""Graph files are recognised by their content, whatever their names, or refused with line and reason."""
+"""Graph files are recognized by their content, whatever their names, or refused with a line and a reason."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ from netsim.errors import BadInput
 from tests.fuzzers import files
 from tests.parts import slow
 
-# Written for this test in the form of the Internet Topology Zoo's files, each with one of their defects.
+# Written for this test in the format of the Internet Topology Zoo, with a defect that occurs in its files.
 REPEATED = """Creator "somebody"
 graph [
   Network "Ours"

@@ -1,4 +1,4 @@
-"""One name for one idea: a public name stands for one thing, and a parameter has one name wherever it is."""
+"""Consistent names: a public name has one meaning, and the same kind of parameter has the same name everywhere."""
 
 import importlib
 import inspect
@@ -15,7 +15,7 @@ ROOMS = {
     "studies.experiment": importlib.import_module("netsim.studies.experiment"),
 }
 
-# A name may stand in several rooms for what each room is about.
+# Public names that several rooms (subpackages) define, with the meaning in each.
 TWICE = {
     "compare": "runs side by side: as a page, and as a table",
     "correlated": "a model with memory: of losses, and of delays",
@@ -26,7 +26,7 @@ TWICE = {
     "trace": "recorded losses, and recorded delays",
 }
 
-# What a parameter is not called, and the word for it.
+# Parameter names that must not occur, and the name to use instead.
 OTHERWISE = {
     **dict.fromkeys(("begins", "begin_s", "start_time"), "at"),
     **dict.fromkeys(("ends_at", "end_time", "stop"), "until"),
@@ -40,7 +40,7 @@ OTHERWISE = {
     **dict.fromkeys(("random_state", "rng_seed"), "seed"),
 }
 
-# What a parameter of a name is: the beginning of its annotation.
+# How the annotation of each of these parameters must begin.
 ANNOTATED = {
     "at": "float",
     "attempts": "int",
@@ -59,7 +59,7 @@ ANNOTATED = {
     "until": "float",
     "workers": "int",
 }
-# Where a word has its meaning in another trade: a path of parts, or of generals; rows' numbers of rounds.
+# Exceptions, in which the name has a different meaning: a dotted path, a chain of generals, round numbers of rows.
 APART = {
     "Ending.judge: rounds",
     "OralMessages.decide: path",
@@ -67,12 +67,12 @@ APART = {
     "Traitor.tell: path",
     "vary: path",
 }
-# An order is made of a seed, and a run of an experiment is named by its method and seed.
+# The seed is the main argument here: an order is made from it, and a run of an experiment is identified by it.
 SEED_BY_PLACE = {"Order", "Experiment.play"}
 
 
 def public() -> Iterator[tuple[str, str, Any]]:
-    """Yield each public name with its room and what it stands for."""
+    """Yield each public name: the room, the name, and the object."""
     for room, module in ROOMS.items():
         own = [name for name, found in vars(module).items() if getattr(found, "__module__", "") == module.__name__]
         for name in getattr(module, "__all__", own):
@@ -81,7 +81,7 @@ def public() -> Iterator[tuple[str, str, Any]]:
 
 
 def parameters() -> Iterator[tuple[str, inspect.Parameter]]:
-    """Yield each parameter of public functions, of classes and of their methods, with the name of whose it is."""
+    """Yield the parameters of public functions, classes and methods, each with the name of its function or class."""
     for name, found in {id(found): (name, found) for _, name, found in public()}.values():
         members = {name: found}
         if inspect.isclass(found):
@@ -91,7 +91,7 @@ def parameters() -> Iterator[tuple[str, inspect.Parameter]]:
             if inspect.isfunction(function) or inspect.isclass(function):
                 try:
                     signature = inspect.signature(function)
-                except ValueError:  # of some types in C
+                except ValueError:  # some types written in C have no signature
                     continue
                 yield from ((where, parameter) for parameter in signature.parameters.values())
 

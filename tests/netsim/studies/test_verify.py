@@ -91,7 +91,7 @@ def test_last_digits(folder: Path) -> None:
     found = netsim.studies.verify(folder)
     assert found.state == "equal to 1e-9"
     assert found.where.startswith("rounds.csv, algorithm mine, round 2, column spread: ")
-    # The hash detects differing bits that the tables, with nine digits, do not show.
+    # The hash depends on all bits, and the tables have only nine digits, so the hash may differ alone.
     edit(folder, "summary.json", lambda text: text.replace(json.loads(text)["trace_hash"], "0" * 32))
     assert netsim.studies.verify(folder).state == "equal to 1e-9"
     assert found
@@ -263,7 +263,7 @@ def traced(tmp_path: Path) -> Path:
 
 
 def change_trace(folder: Path, **changes: Callable[[Any], None]) -> None:
-    """Change parts of the trace, and rewrite it as valid."""
+    """Change parts of the trace, and rewrite it with valid checksums."""
     with np.load(folder / NAME) as file:
         parts = {name: file[name].copy() for name in file.files}
     for name, change in changes.items():
@@ -294,7 +294,7 @@ def test_a_trace_of_another_run_is_reported(traced: Path, tmp_path: Path) -> Non
     ],
 )
 def test_what_no_hash_covers_is_compared(stream: str, column: str, by: float, expected: str, traced: Path) -> None:
-    """Data kept for replays only."""
+    """The trace hash does not cover data that is stored only for replays."""
 
     def change(records: Any) -> None:
         records[column][0] += by

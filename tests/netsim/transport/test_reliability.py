@@ -1,4 +1,4 @@
-"""Reliable links: lost frames are sent again, after a timeout or on request, and everything is counted."""
+"""Reliable links: lost frames are resent, after a timeout or on request, and all transmissions are counted."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ ROUNDS = 200
 
 
 class Speaks(Agent):
-    """Broadcasts each round's number; records received frames with their times."""
+    """Broadcasts the number of each round, and records received frames with their times."""
 
     def __init__(self, rounds: int = ROUNDS) -> None:
         self.count = rounds
@@ -62,7 +62,7 @@ def test_with_acks_everything_arrives_in_its_round_and_once(lossy: Any) -> None:
 
 
 def test_tries_and_acks_are_as_many_as_the_loss_makes_them() -> None:
-    # A try succeeds if frame and ack arrive: probability 0.49, 1/0.49 tries; 0.7 of the tries cause an ack.
+    # A try succeeds if frame and ack arrive (0.7² = 0.49), so there are 1/0.49 tries; 0.7 of the tries cause an ack.
     table = kinds(run_of("ack")[0])
     frames = table["state"]["offered"] + table["one"]["offered"]
     assert table["resent"]["offered"] == pytest.approx(frames * (1 / 0.49 - 1), rel=0.1)

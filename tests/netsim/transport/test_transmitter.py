@@ -1,4 +1,4 @@
-"""A sender's side against a plain simulation in exact arithmetic, and the settings at the ends of their ranges."""
+"""A link's transmitter against a plain simulation in exact arithmetic, with extreme settings."""
 
 import math
 import random
@@ -16,11 +16,11 @@ from netsim.transport.stages import Transmitter
 from tests.parts import every
 
 Frames = list[tuple[Fraction, int]]
-"""(time in seconds, bytes), in order of time."""
+"""The (time in seconds, size in bytes) of each frame, in order of time."""
 
 
 class Plain:
-    """A transmitter written from docs/links.md, which recomputes everything from its history."""
+    """A transmitter written from docs/links.md that recomputes everything from its history at each frame."""
 
     def __init__(self, link: Link, period: Fraction) -> None:
         self.link, self.period = link, period
@@ -82,7 +82,7 @@ class Plain:
 
 
 def random_link(rng: random.Random, per: str | None, over: str) -> Link:
-    """Return a link of whole numbers, so that rounding never changes an order."""
+    """Return a link with integer settings, so that rounding never changes the order of events."""
     budget = None
     if per is not None:
         burst = rng.choice((None, 400, 1000, 4000)) if per == "second" else None
@@ -99,7 +99,7 @@ def random_link(rng: random.Random, per: str | None, over: str) -> Link:
 
 
 def random_frames(rng: random.Random) -> Frames:
-    """Return frames that often arrive together, or just when others leave."""
+    """Return frames that often arrive together, or exactly when others leave."""
     step = rng.choice((Fraction(1, 16), Fraction(1, 4), Fraction(1)))
     times = sorted(step * rng.randint(0, 60) for _ in range(rng.randint(1, 40)))
     return [(when, rng.choice((1, 2, 10, 29, 30, 31, 100))) for when in times]
@@ -126,7 +126,7 @@ def test_frames_leave_as_in_a_plain_simulation(per: str | None, over: str) -> No
 
 @pytest.mark.parametrize("queue", [None, 1, 3, 10])
 def test_a_queue_and_its_transmitter_tick_by_tick(queue: int | None) -> None:
-    """At 800 bit/s a byte takes a tick of 10 ms; the model moves byte by byte."""
+    """At 800 bit/s a byte takes a tick of 10 ms; the reference model advances byte by byte."""
     for seed in range(60):
         rng = random.Random(seed)
         arrivals: dict[int, list[int]] = defaultdict(list)

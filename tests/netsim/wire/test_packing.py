@@ -1,4 +1,4 @@
-"""The elements of coded arrays, packed in one pass or several, equal these formulas in numpy."""
+"""The elements of coded arrays, packed in one or several passes, equal the formulas computed here with numpy."""
 
 import math
 from typing import Any
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 def arrays(count: int) -> list[Array]:
-    """Return vectors and matrices of finite numbers: of all sizes, zeros of both signs, equal ones, strided ones."""
+    """Return finite vectors and matrices: of all magnitudes, with zeros of both signs, equal elements, or strides."""
     found: list[Array] = [np.zeros(0), np.zeros(3), -np.zeros(9), np.full(5, -LARGEST), np.full(4, 5e-324)]
     found += [np.array([LARGEST, 1e-45, -0.0, 1.0]), np.zeros((0, 4)), np.zeros((4, 0))]
     for _ in range(count):
@@ -37,14 +37,14 @@ def arrays(count: int) -> list[Array]:
 
 
 def bits_of(integers: Array, bits: int) -> bytes:
-    """Return integers of b bits, the most significant bit first, in whole bytes."""
+    """Return integers of ``bits`` bits each, most significant bit first, padded to whole bytes."""
     text = "".join(f"{value:0{bits}b}" for value in integers.ravel().tolist())
     text += "0" * (-len(text) % 8)
     return bytes(int(text[i : i + 8], 2) for i in range(0, len(text), 8))
 
 
 def cells_of(h: Array, low: float, high: float, bits: int) -> Array:
-    """Return ⌊(h − u)/Δ⌋, within the range."""
+    """Return the cell number ⌊(h − u)/Δ⌋ of each element, clipped to the range; u is its low end, Δ the step."""
     step = (high - low) / 2**bits or 1.0
     return np.clip(np.floor((np.clip(h, low, high) - low) / step), 0, 2**bits - 1).astype(int)
 
@@ -53,7 +53,7 @@ def cells_of(h: Array, low: float, high: float, bits: int) -> Array:
 def test_uniform_sends_the_cells_of_the_messages_range_and_decodes_their_middles(bits: int) -> None:
     for h in arrays(15):
         coded = Uniform(bits).encode(h)
-        # The smallest float32 that is not below the largest magnitude.
+        # The range is the smallest float32 that is not below the largest magnitude.
         largest = np.abs(h).max(initial=0.0)
         reach = np.float32(largest)
         reach = float(reach if float(reach) >= largest else np.nextafter(reach, np.float32(np.inf)))

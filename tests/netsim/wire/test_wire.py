@@ -1,4 +1,4 @@
-"""Payloads and frames as bytes: encoding, refusals, and hostile bytes."""
+"""Payloads and frames as bytes: encoding, refused values, and hostile bytes."""
 
 import asyncio
 import collections
@@ -90,7 +90,7 @@ class Array(np.ndarray):
 
 
 def subclass(kind: type, *arguments: Any) -> Any:
-    """An instance of a class derived from an encodable type."""
+    """Return an instance of a class that is derived from an encodable type."""
     return type(f"Own{kind.__name__}", (kind,), {})(*arguments)
 
 
@@ -167,7 +167,7 @@ circle.append(circle)
 )
 @every("wrap", [lambda x: x, lambda x: [x], lambda x: {"k": (x,)}])
 def test_what_cannot_travel_is_refused_in_one_line(value: Any, wrap: Any) -> None:
-    # An invalid quantized vector raises its own message.
+    # An invalid quantized vector raises an error with a message of its own.
     message = r"^(cannot encode|no (coded array|\w+ quantized vector)|\d+ bytes cannot hold)[^\n]*$"
     with pytest.raises(WireError, match=message):
         encode(wrap(value))
@@ -336,7 +336,7 @@ def test_what_decodes_also_encodes(name: str, depth: int) -> None:
     data = b"\x07"
     for _ in range(depth):
         data = {"list": b"\x91" + data, "dict": b"\x81\x01" + data, "tuple": tuple_of(b"\x91" + data)}[name]
-    if depth <= MOST_NESTED + 1:  # The frame itself is one level.
+    if depth <= MOST_NESTED + 1:  # The frame itself counts as one level.
         assert same(decode(encode(decode(data))), decode(data))
     else:
         with pytest.raises(WireError, match="nested deeper than 32"):
@@ -410,7 +410,7 @@ def test_known_attacks_and_claims_that_cost_more_than_their_bytes_are_refused(da
 
 
 def test_decoding_hostile_bytes_takes_memory_and_time_in_proportion_to_their_number() -> None:
-    # With 1 GB beyond the interpreter's memory, and for a few seconds at most.
+    # The process may use 1 GB more than the interpreter, and a few seconds.
     program = """
         import resource, struct, time
         from netsim.errors import WireError
@@ -540,7 +540,7 @@ def test_damaged_coded_arrays_are_wire_errors_or_arrays(number: int) -> None:
 
 
 def test_what_bytes_claim_is_checked_before_it_is_made() -> None:
-    """Every type and every claimed size: refusing, or decoding to a coded array, takes little memory."""
+    """For every type and every claimed size, decoding is refused or yields a coded array, and needs little memory."""
     lengths = [
         msgpack.packb(length) for length in (2**20, 2**24, 2**31, 2**40, 2**47, 2**63, [2**20, 2**20], [0, 2**40])
     ]
