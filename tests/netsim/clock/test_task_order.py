@@ -167,7 +167,7 @@ def test_same_hash_wherever_things_lie_in_memory(kind: type[Agent]) -> None:
 
 @pytest.mark.slow
 def test_same_hashes_in_every_process() -> None:
-    """Strings have other hashes in each process, and objects other addresses."""
+    """String hashes and object addresses differ between processes; the trace hashes must not."""
     script = f"import sys; from {__name__} import *; disturb(int(sys.argv[1])); print(*map(hash_of, KINDS))"
     found = {" ".join(hash_of(kind) for kind in KINDS)}
     for number in range(3):

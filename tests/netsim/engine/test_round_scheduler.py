@@ -386,7 +386,7 @@ def test_states_of_all_that_share_memory_become_states_of_their_own() -> None:
 def test_step_and_step_all_agree_if_states_are_unalike() -> None:
     def run(at_once: bool) -> tuple[Any, ...]:
         agents = {i: SteppedAtOnce(3, float(i)) for i in GRAPH}
-        # The first agent's state has another dtype; `step_all` is only used for float64.
+        # At first, agent 1's state has another dtype; `step_all` is only used if all states are float64.
         agents[1].state = np.array([1, 2])
         return outcome(Network(GRAPH), agents, at_once)
 

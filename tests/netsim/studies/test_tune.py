@@ -65,8 +65,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     said = good(*WHOLE, "--out", "whole", cwd=folder)
     assert "whole: tuning.csv (108 trials), tuned.json, runs/" in said
     (line,) = (line for line in said.splitlines() if re.match(r" *1.0 +descent", line))
-    # From 0.25 on, the error grows more than tenfold: |1 − 9 · 0.25|^20 > 10. Of steps from 0.05 to 0.25, only the
-    # quarter is that large.
+    # With a step from 0.25 on, the error grows more than tenfold, as |1 − 9 · 0.25|^20 > 10. These steps are the upper
+    # quarter of the range from 0.1 to 0.3.
     assert line.endswith("eta = 0.25, at 0.25")
     return folder / "whole"
 
