@@ -1,4 +1,4 @@
-"""A headless Chromium for tests: the DevTools protocol over two pipes, without a server, a port or another package."""
+"""A headless Chromium for tests, controlled by the DevTools protocol over two pipes: no server, port or package."""
 
 import base64
 import functools
@@ -29,14 +29,14 @@ FLAGS = [
     "--disable-extensions",
     "--disable-default-apps",
     "--disable-dev-shm-usage",
-    # Block requests to other hosts.
+    # Requests to other hosts fail, so that tests do not depend on the internet.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
     "--hide-scrollbars",
     "--mute-audio",
     "--remote-debugging-pipe",
 ]
 
-# Chromium reads descriptor 3 and writes to 4; Python's own pipes have other numbers.
+# Chromium reads from descriptor 3 and writes to 4, whereas Python's pipes get other numbers.
 _SHIM = (
     "import os, sys; [os.dup2(int(a), b) for a, b in zip(sys.argv[1:3], (3, 4))]; os.execvp(sys.argv[3], sys.argv[3:])"
 )
@@ -64,7 +64,7 @@ class Page:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, seconds: float = 60.0, **parameters: Any) -> Any:
-        """Return the result of a command of the protocol."""
+        """Call a command of the protocol, and return its result."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -103,7 +103,7 @@ class Page:
             self.requested.append(str(what["request"]["url"]))
 
     def open(self, place: Path | str, ready: str = "window.replay && window.replay.ready") -> None:
-        """Open a file or an address, and wait until the promise ``ready`` is kept."""
+        """Open a file or a URL, and wait until the JavaScript promise ``ready`` is fulfilled."""
         self.output.clear()
         self.requested.clear()
         url = place.resolve().as_uri() if isinstance(place, Path) else place
@@ -116,29 +116,29 @@ class Page:
         self.run(ready)
 
     def run(self, script: str) -> Any:
-        """Return the value of an expression; a promise is awaited."""
+        """Return the value of a JavaScript expression; a promise is awaited."""
         done = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in done:
             raise RuntimeError(done["exceptionDetails"].get("exception", {}).get("description", done))
         return done["result"].get("value")
 
     def processor_ms(self) -> float:
-        """Return the CPU time of this page's main thread, in milliseconds."""
+        """Return the processor time (ms) of this page's main thread."""
         metrics = self.call("Performance.getMetrics")["metrics"]
         return 1e3 * next(float(each["value"]) for each in metrics if each["name"] == "TaskDuration")
 
     def look(self, width: int, height: int, scheme: str = "light") -> None:
-        """Set the window's size (px) and the preferred colour scheme."""
+        """Set the size of the window (px) and the preferred colour scheme."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def press(self, key: str, text: str = "") -> None:
-        """Press a key."""
+        """Press and release a key."""
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def screenshot(self, path: Path, whole: bool = False) -> None:
-        """Write the visible part, or the whole page, as a PNG."""
+        """Write a screenshot of the visible part, or of the whole page, as PNG."""
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
         path.write_bytes(base64.b64decode(data))
 

@@ -1,4 +1,4 @@
-"""The command line, called in this process or in a separate one."""
+"""Functions that run the command line, in this process or in a separate one."""
 
 import functools
 import io
@@ -34,7 +34,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def shown(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
-    """Print a warning, because pytest would collect it."""
+    """Print a warning to stderr; otherwise pytest would collect it."""
     sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
 
@@ -115,7 +115,7 @@ def _server(core: str) -> "subprocess.Popen[str]":
 
 
 def forked(code: str, of_core: str = os.environ.get("NETSIM_CORE", "")) -> tuple[int, str]:
-    """Run code in another process; return its wait status and its output.
+    """Run code in a forked process; return its wait status and its output.
 
     The process is forked from one that has imported netsim, pandas and pytest, because this takes more than a second.
     """
@@ -129,7 +129,7 @@ def forked(code: str, of_core: str = os.environ.get("NETSIM_CORE", "")) -> tuple
 
 
 def on_the_other_core(code: str) -> str:
-    """Run code in another process, on the core that this process does not use, and return its output."""
+    """Run code in a process with the core that this process does not use, and return its output."""
     if not hasattr(os, "fork"):
         return python(code, NETSIM_CORE=OTHER, PYTHONHASHSEED="2")
     status, printed = forked(code, OTHER)
@@ -138,6 +138,6 @@ def on_the_other_core(code: str) -> str:
 
 
 def call_apart(*words: str, cwd: Path, **env: str) -> Done:
-    """Call the command in a new process, for variables that only a new process reads."""
+    """Run the command in a new process, for variables that are only read at the start of a process."""
     command = [sys.executable, "-c", MAIN, *words]
     return subprocess.run(command, cwd=cwd, env=environment(**env), capture_output=True, text=True, check=False)

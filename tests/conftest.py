@@ -19,12 +19,12 @@ from netsim.engine import process
 from tests import chromium
 from tests.command import ROOT
 
-# A PNG of one pixel.
+# A PNG file of one pixel, in place of figures that need not be drawn.
 DOT = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
     "0000000a49444154789c63f80f0001010100b138f6140000000049454e44ae426082"
 )
-# Data sets downloaded on this machine must not make a test pass.
+# Without this, a test could pass only because of data sets that were downloaded on this machine.
 os.environ["NETSIM_CACHE"] = str(ROOT / ".no-cache")
 BEFORE = pytest.StashKey[set[Path]]()
 
@@ -100,7 +100,7 @@ settings.load_profile("same")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give whole files to workers, but split the files in `APART` into single tests."""
+    """Distribute whole files to workers, except that the tests in `APART` are distributed one by one."""
     from xdist.scheduler import LoadFileScheduling
 
     class ByFileOrTest(LoadFileScheduling):
@@ -113,7 +113,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Let ``-n auto`` start one process more than there are cores: some tests wait for other processes and sockets."""
+    """Let ``-n auto`` start one process more than there are cores, as some tests wait for processes and sockets."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     return len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) + 1
@@ -131,7 +131,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def files() -> set[Path]:
-    """Return the files of the tree, except caches, builds and environments, which git ignores."""
+    """Return the files in the repository, without caches, builds and environments, which git ignores."""
     found: set[Path] = set()
     for folder, inner, names in os.walk(ROOT):
         inner[:] = [each for each in inner if not each.startswith((".", "__pycache__", "build", "site"))]
@@ -140,7 +140,7 @@ def files() -> set[Path]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Record the files of the tree before the tests."""
+    """Record which files exist before the tests."""
     if not hasattr(session.config, "workerinput"):
         session.config.stash[BEFORE] = files()
 
@@ -150,7 +150,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     # Before it ends, pytest collects garbage ten times to report errors of finalizers. Once suffices.
     gc.collect()
     gc.freeze()
-    # Only the controlling process checks, because it ends last.
+    # Only the controlling process checks, because it ends after the workers.
     if not hasattr(session.config, "workerinput"):
         left = sorted(str(path.relative_to(ROOT)) for path in files() - session.config.stash[BEFORE])
         if left:
@@ -177,13 +177,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @functools.cache
 def may_be_slow(path: Path) -> bool:
-    """Return whether a file has slow tests; ``-m slow`` imports no other files, which saves 3 s."""
+    """Return whether a file may have slow tests; ``-m slow`` imports no other files, which saves 3 s."""
     text = path.read_text(encoding="utf-8")
     return any(word in text for word in ("slow", "NETSIM_DATA", "browser", "only_with"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out files of quick tests if only the slow ones are requested."""
+    """Skip files without slow tests if only slow tests are requested."""
     left_out = config.option.markexpr == "slow" and collection_path.suffix == ".py" and not may_be_slow(collection_path)
     return True if left_out else None
 
@@ -192,14 +192,14 @@ def pytest_collection(session: pytest.Session) -> None:
     """Rewrite the asserts of every n-th file: n processes share this work of 14 s, and read each other's bytecode."""
     given = getattr(session.config, "workerinput", None)
     if given is not None:
-        # Imported modules never become garbage, and scanning them takes an eighth of the time.
+        # Imported modules never become garbage; scanning them repeatedly would take an eighth of the time.
         gc.disable()
     if given is not None and session.config.args == session.config.getini("testpaths"):
         number = int(given["workerid"].removeprefix("gw"))
         only_slow = session.config.option.markexpr == "slow"
         paths = [each for each in sorted((ROOT / "tests").rglob("test_*.py")) if not only_slow or may_be_slow(each)]
         for path in paths[number :: given["workercount"]]:
-            # Import errors and skips are reported when the module's tests are collected.
+            # Import errors and skips are reported later, when the module's tests are collected.
             with contextlib.suppress(Exception, pytest.skip.Exception):
                 importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
@@ -213,7 +213,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Unfreeze the garbage collector, as in a user's program: `netsim.Network.run` freezes at most once."""
+    """Unfreeze the garbage collector, as in a user's program, because `netsim.Network.run` freezes at most once."""
     gc.unfreeze()
     monkeypatch.setattr(process, "_freezes", True)
     yield
@@ -222,7 +222,7 @@ def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_drawing() -> Iterator[None]:
-    """Create figures without drawing them, which takes most of the time of a small study.
+    """Create figures without drawing them, because drawing takes most of the time of a small study.
 
     `tests/scenarios/test_one_agent.py` and the tests of figures do draw them.
     """
@@ -256,7 +256,7 @@ def all_undrawn() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Use one BLAS thread: on small matrices more threads only wait for each other, on some machines for minutes."""
+    """Limit BLAS to one thread: for small matrices, further threads only wait for each other, sometimes for minutes."""
     with threadpool_limits(limits=1):
         yield
 
@@ -273,14 +273,14 @@ def interruptible() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def same_environment() -> Iterator[None]:
-    """Restore the environment after each file: Dask, for one, sets a hash seed for its workers."""
+    """Restore the environment after each file, because Dask, for example, sets a hash seed for its workers."""
     with mock.patch.dict(os.environ):
         yield
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[chromium.Page]:
-    """A browser for all tests of a module."""
+    """Start a browser for all tests of a module."""
     if chromium.program() is None:
         pytest.skip("no chromium: apt-get install chromium")
     with chromium.browser() as page:

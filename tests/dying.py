@@ -11,7 +11,7 @@ CALLS = ("replace", "rename", "mkdir", "unlink", "rmdir", "write")
 def die_at_each_call(
     folder: Path, work: Callable[[Path], object], files: Callable[[Path], object], entries: Callable[[Path], object]
 ) -> int:
-    """Kill ``work`` before or after each of its calls, then repeat it; return the number of kills.
+    """Kill ``work`` before or after each call that changes its folder, then repeat it; return the number of kills.
 
     After each repetition, the ``files`` and ``entries`` of its folder must equal those of uninterrupted work.
     """
@@ -33,7 +33,7 @@ def die_at_each_call(
 
 
 def _child(work: Callable[[Path], object], out: Path, at: int) -> int:
-    """Do the work in a child process that dies before call ``at``, or after call −``at`` if negative."""
+    """Do the work in a child process that dies before call number ``at``, or after call number −``at`` if negative."""
     pid = os.fork()
     if pid == 0:
         calls = [0]

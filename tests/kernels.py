@@ -1,4 +1,4 @@
-"""Kernels for notebooks, forked from a process that has made the lessons' imports, which take two seconds."""
+"""Notebook kernels forked from a process that has already made the lessons' imports, which take two seconds."""
 
 import json
 import os
@@ -14,7 +14,8 @@ from pathlib import Path
 _MODULES = ("ipykernel.kernelapp", "matplotlib.backends.backend_agg", "matplotlib.figure", "pandas", "anywidget")
 _MODULES += ("netsim.agents.classics", "netsim.replay.render", "netsim.scenarios", "netsim.testing", "tests.parts")
 
-# Jupyter starts this in place of a kernel. It sends the kernel's file and folder to the fork server, and ends with it.
+# Jupyter starts this script instead of a kernel. It sends the fork server the kernel's file and folder, and ends when
+# the kernel does.
 _STARTER = """
 import os, signal, socket, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -27,7 +28,7 @@ with socket.socket(socket.AF_UNIX) as server:
 
 @contextmanager
 def forked_kernels(folder: Path) -> Iterator[str]:
-    """Start the fork server with its socket in ``folder``; yield the JUPYTER_PATH that selects it."""
+    """Start the fork server with a socket in ``folder``; yield the JUPYTER_PATH that makes Jupyter use it."""
     address = str(folder / "socket")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
@@ -56,7 +57,7 @@ def serve(number: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(fileno=number) as listening:
         while True:
-            # The kernel's end of the connection closes when the kernel ends.
+            # The child keeps its copy of the connection open until it ends, which tells the starter script.
             connection, _ = listening.accept()
             file, folder, _ = connection.recv(10_000).decode().split("\n")
             if os.fork() == 0:

@@ -1,4 +1,4 @@
-"""Shared parts of tests: runs on one loop and in several parts, one-line errors, and datagram servers."""
+"""Helpers shared by tests: runs on one loop and in several processes, one-line errors, and servers."""
 
 import asyncio
 import functools
@@ -48,10 +48,11 @@ def only_with(*modules: str) -> pytest.MarkDecorator:
 
 
 def every(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run a test with each of these cases in turn, as one test instead of many.
+    """Run a test for each of the cases, but as one test.
 
-    Collecting and reporting thousands of tests takes far longer than tests of less than a millisecond. A failure names
-    its case.
+    pytest needs far longer to collect and report thousands of tests than these tests run, less than a millisecond each.
+    A
+    failure names its case.
     """
     words, found = names.replace(",", " ").split() if isinstance(names, str) else names, list(cases)
 
@@ -76,7 +77,7 @@ def every(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callabl
 
 
 def message_of(run: Callable[[], Any], kind: type[BaseException] = AgentError) -> str:
-    """Return the one-line message of the error raised, which must have exactly this type."""
+    """Return the one-line message of the error that ``run`` raises; the error must have exactly the given type."""
     with pytest.raises(kind) as caught:
         run()
     assert type(caught.value) is kind
@@ -85,7 +86,7 @@ def message_of(run: Callable[[], Any], kind: type[BaseException] = AgentError) -
 
 
 def pseudo_terminal() -> tuple[int, int]:
-    """Open a pseudo-terminal and return its two ends; skip the test where the system has none."""
+    """Open a pseudo-terminal, and return its two ends; skip the test if the system has none."""
     try:
         return os.openpty()
     except OSError as error:
@@ -108,7 +109,7 @@ def forked_workers() -> Iterator[None]:
 
 
 def on_loop(main: Callable[[], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
-    """Run a coroutine on netsim's event loop, in virtual time unless the settings differ."""
+    """Run a coroutine on netsim's event loop, in virtual time by default."""
     with asyncio.Runner(loop_factory=lambda: netsim.clock.new_loop(**settings)) as runner:
         return runner.run(main())
 
@@ -119,7 +120,7 @@ Made = tuple[Network, dict[Any, Agent]]
 
 
 class Average(Agent):
-    """Averages a vector with its neighbours'; the order of frames affects the last bit."""
+    """Averages a vector with those of its neighbours; the order of frames affects the last bit."""
 
     def __init__(self, value: float, rounds: int = 12) -> None:
         self.value = np.linspace(value, value**2 / 7 + 0.1, 20)
@@ -133,7 +134,7 @@ class Average(Agent):
 
 
 def averaging(link: Link, rounds: int = 10) -> Made:
-    """Return twelve agents that average, not yet run, and their network."""
+    """Return a network and twelve averaging agents for it, before a run."""
     graph = topology.random_geometric(12, radius=0.6, seed=1)
     network = Network(graph, link, round_period=PERIOD, seed=7)
     return network, {name: Average(float(name), rounds) for name in graph}
@@ -157,7 +158,7 @@ def played(
     probes: Sequence[Probe] = (spread,),
     **settings: Any,
 ) -> dict[str, Run | BaseException]:
-    """Return each part's run or error; parts may make different networks."""
+    """Run each part in a thread; return the run or error of each. Parts may make different networks."""
     outcome: dict[str, Run | BaseException] = {}
 
     def play(name: str, transport: Transport) -> None:
@@ -180,7 +181,7 @@ def played(
 
 
 def addresses(count: int) -> list[str]:
-    """Return addresses of free ports on this machine."""
+    """Return ``count`` addresses with free ports on this machine."""
     held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
     for each in held:
         each.bind(("127.0.0.1", 0))
@@ -209,7 +210,7 @@ def in_parts(
 def deployed(
     make: Callable[[], Made], folder: Path, probes: Sequence[Probe] = (), *, pace: float = PACE, **settings: Any
 ) -> tuple[Run, Any]:
-    """Run in parts over UDP, and return the merged run and its agents."""
+    """Run a network in parts over UDP; return the merged run and its agents."""
 
     def play(place: Path, pace: float) -> None:
         for here, outcome in in_parts(make, place, probes=probes, pace=pace, **settings).items():
@@ -222,7 +223,7 @@ def deployed(
 
 
 def in_time(play: Callable[[Path, float], None], folder: Path, pace: float = PACE) -> Path:
-    """Play a run into a folder; repeat it at half the pace if the machine was late by a fifth of a round."""
+    """Play a run into a folder; repeat it at half the pace while the machine is late by a fifth of a round."""
     for attempt in range(4):
         place = folder / str(attempt)
         play(place, pace / 2**attempt)
@@ -238,7 +239,7 @@ def longest_lag(folder: Path) -> float:
 
 
 def relaxed(deploy: Callable[[float, Path], None], folder: Path) -> Path:
-    """Return the folder of a deployed study; repeat it with longer rounds if the machine was late."""
+    """Deploy a study, with longer rounds if the machine was late; return its folder."""
     for seconds in (0.3, 0.6, 1.2):
         out = folder / f"rounds of {seconds}"
         deploy(seconds, out)
@@ -248,7 +249,7 @@ def relaxed(deploy: Callable[[float, Path], None], folder: Path) -> Path:
 
 
 def assert_as_simulated(make: Callable[[], Made], folder: Path) -> Run:
-    """Gather the parts of a run, and compare it with the simulation; return the simulation."""
+    """Merge the parts of a run, and check that they equal the simulation; return the simulated run."""
     network, agents = make()
     simulated = network.run(agents, [spread], trace=True)
     network, gathered_agents = make()
@@ -260,7 +261,7 @@ def assert_as_simulated(make: Callable[[], Made], folder: Path) -> Run:
 
 
 def must_be_the_same(simulated: Run, run: Run) -> None:
-    """Check that a run combined from parts equals the simulation to the last bit."""
+    """Check that a run merged from parts equals the simulation to the last bit."""
     pd.testing.assert_frame_equal(simulated.rounds, run.rounds[simulated.rounds.columns], check_exact=True)
     assert (run.rounds["missing"] == 0).all()
     assert run.trace_hash == simulated.trace_hash
@@ -282,7 +283,7 @@ def program(name: str) -> str | None:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that is free."""
+    """Return a free TCP port of the loopback interface."""
     with socket.socket() as made:
         made.bind(("127.0.0.1", 0))
         return int(made.getsockname()[1])

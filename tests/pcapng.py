@@ -1,4 +1,4 @@
-"""A reader of pcapng files for tests, from the format's draft and RFC 791 and 768; strict about all lengths."""
+"""A pcapng reader for tests, written from the format's draft and RFCs 791 and 768; it checks all lengths."""
 
 import struct
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class Capture:
 
 
 def read(path: Path) -> Capture:
-    """Read a little-endian file of one section; assert that it is valid."""
+    """Read a little-endian file that has one section; assert that the file is valid."""
     data, found, place = path.read_bytes(), Capture(), 0
     while place < len(data):
         kind, length = struct.unpack_from("<II", data, place)

@@ -15,13 +15,13 @@ Columns = dict[str, NDArray[Any]]
 
 
 class Average(netsim.Agent):
-    """Averages with its neighbours, and replies to some of them."""
+    """Averages with its neighbours, and also replies to some of them."""
 
     def __init__(self, rounds: int) -> None:
         self.rounds_left, self.value = rounds, 0.0
 
     async def run(self) -> None:
-        """Broadcast and collect, round by round."""
+        """Broadcast and collect in each round."""
         self.value = float(self.rng.normal())
         async for number in self.rounds(self.rounds_left):
             await self.broadcast("state", self.value)
@@ -32,7 +32,7 @@ class Average(netsim.Agent):
 
 
 def states_at(states: pd.DataFrame, columns: Columns, time: float) -> pd.DataFrame:
-    """Return the row of `Run.states` that the page shows for each agent at a time, in the agents' order.
+    """Return, for each agent in order, the row of `Run.states` that the page shows at a time.
 
     It is the agent's last row up to that time; for an agent that sends at that time, the row of its first message.
     """
@@ -47,7 +47,7 @@ def states_at(states: pd.DataFrame, columns: Columns, time: float) -> pd.DataFra
 
 
 def averaging(agents: int, rounds: int, lost: float = 0.05, degree: float = 6.0) -> tuple[dict[str, Any], Columns]:
-    """Run averaging on a random geometric graph; return the arguments of `netsim.replay.html.html`."""
+    """Run averaging on a random geometric graph; return the arguments for `netsim.replay.html.html`."""
     graph = topology.random_geometric(agents, radius=(degree / agents / np.pi) ** 0.5 * 1.15 + 0.08, seed=3)
     link = Link(latency=latency.uniform(0.02, 0.105), loss=loss.bernoulli(lost), rate=250e3)
 

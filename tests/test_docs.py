@@ -1,4 +1,4 @@
-"""The README and the docs: every Python block prints the block after it; links and lists are valid."""
+"""The README and the docs: every Python block prints the block that follows it; links and lists are valid."""
 
 import importlib
 import importlib.util
@@ -24,7 +24,7 @@ from tests.parts import every, only_with, pseudo_terminal
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("*/*.md"))]
 REPORTS = sorted((ROOT / "benchmarks" / "reports").glob("*.md"))
-# Their examples are long runs, or studies of many seeds.
+# Pages whose examples are long runs, or studies with many seeds.
 SLOW = (
     "algorithms.md",
     "choosing.md",
@@ -41,7 +41,7 @@ SLOW = (
 )
 # The page's two processes run in real time; they equal the simulation only if neither is late by more than a round.
 _TRIES = {"sockets.md": 3}
-# Examples that write files into the current folder.
+# Pages whose examples write files into the current folder.
 WRITES = ("first.md", "faults.md")
 # These pages open a pseudo-terminal, which a bare chroot lacks.
 NEEDS_TERMINAL = ("devices.md",)
@@ -74,7 +74,7 @@ def test_examples_run_and_print_what_is_shown(
 
 
 def run_examples(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Run a page's blocks, and compare the output of each with the text after it."""
+    """Run the blocks of a page, and compare each one's output with the text that follows it."""
     namespace: dict[str, object] = {"__name__": page.stem}
     printed = ""
     for language, text in BLOCK.findall(page.read_text()):
@@ -87,7 +87,7 @@ def run_examples(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("coder", ["TopK(10)", "Float(32)", "Exact()"])
 def test_the_page_of_coders_adds_up_what_arrives_of_any_coder(coder: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Some coders deliver a plain array, which has no `values`."""
+    """Some coders deliver a plain array, which has no attribute `values`; the page must work with these, too."""
     page = (ROOT / "docs" / "coders.md").read_text()
     blocks = [text for language, text in BLOCK.findall(page) if language == "python"]
     (given,) = (text for text in blocks if "given = ErrorFeedback(TopK(10))" in text)
@@ -109,7 +109,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 def anchor_of(title: str) -> str:
-    """Return the anchor that a forge gives a heading."""
+    """Return the anchor that GitHub and similar sites give to a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
@@ -154,7 +154,7 @@ def test_a_name_of_netsims_in_a_docstring_or_a_page_is_one(of_notebooks: bool) -
 
 
 def exists(name: str) -> bool:
-    """Look up attributes one by one, and finally a module that is not exported."""
+    """Return whether a name exists: as attributes of attributes, or as a module that is not exported."""
     found: Any = netsim
     for part in name.split(".")[1:]:
         inner = f"{getattr(found, '__name__', '')}.{part}"
@@ -217,7 +217,7 @@ echo nor this
 {test}
 ```
 """
-# A stand-in for an environment that records calls of pip and python.
+# This script replaces python3; it creates an environment that only records calls of pip and python.
 PYTHON = """#!/bin/sh
 mkdir -p .venv/bin
 for name in pip python; do
@@ -229,9 +229,9 @@ done
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
-    """Return the result of .ci/run in a new repository: status, recorded calls, errors.
+    """Return a function that runs .ci/run in a new repository and returns status, recorded calls and errors.
 
-    Further arguments are the exit statuses of its steps.
+    The function's further arguments are the exit statuses of the steps.
     """
     if sys.platform == "win32" or not shutil.which("git"):
         pytest.skip("needs git and a POSIX shell")
@@ -254,7 +254,7 @@ def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
         path.write_text(text)
         path.chmod(0o755)
     (room / ".gitignore").write_text(".venv/\n")
-    # An existing installation.
+    # .ci/run finds an existing installation.
     (room / ".venv").mkdir()
     subprocess.run(["git", "init", "-q", room], check=True)
 
@@ -263,7 +263,7 @@ def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
         words: Any = {"cwd": room, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
         path = os.pathsep.join([str(tools), os.environ["PATH"]])
         done = subprocess.run(["bash", ".ci/run"], env=os.environ | {"LOG": str(log), "PATH": path} | statuses, **words)
-        # Output of parallel steps is printed at the end, even if they fail.
+        # The output of parallel steps must be printed at the end, even if a step fails.
         noted = log.read_text().splitlines()
         assert ("what it says\n" in done.stdout) == any(line.startswith("check ") for line in noted)
         return done.returncode, noted, done.stderr
@@ -280,12 +280,12 @@ def test_ci_runs_the_readmes_commands_each_in_a_fresh_copy_before_anything_else(
     names = ("pythons", "pip", "check", "run", "test", "python ")
     pythons, install, check, run, test, slow = (next(each for each in noted if each.startswith(name)) for name in names)
     assert len(noted) == len(names)
-    # The slow tests begin beside README's; the steps of ./check follow them.
+    # The slow tests run beside the README's commands, and the steps of ./check after them.
     assert noted.index(run) < noted.index(install) < min(noted.index(check), noted.index(slow))
     assert noted.index(run) < noted.index(test) < noted.index(check)
     fresh = [re.fullmatch(r"(run|test) in (\S+): (.*)", line) for line in (run, test)]
     assert [each and each[1] for each in fresh] == ["run", "test"]
-    # Only tracked files are present.
+    # The copies contain only files that git tracks.
     assert [each and each[3] for each in fresh] == [".ci .gitignore README.md check tests "] * 2
     assert not any(each and str(tmp_path / "room") in each[2] for each in fresh)
     assert pythons == f"pythons --short in {tmp_path / 'room'}"
@@ -316,7 +316,7 @@ def test_ci_fails_where_a_command_of_the_readme_does(
     status, noted, _ = trial(**{"run": "true", "test": "true"} | {fails: "echo it >> $LOG; exit 7"})
     assert status == 7
     assert "it" in noted
-    # Broken code is not tested; after a failing test the other results are reported, too.
+    # If the code cannot be run, it is not checked further; after a failing test, the other steps still report.
     assert any(line.startswith("check ") for line in noted) == (fails == "test")
 
 
@@ -337,7 +337,7 @@ def test_ci_fails_where_the_readme_has_no_command(trial: Callable[..., tuple[int
 
 @pytest.fixture
 def pythons(tmp_path: Path) -> Callable[..., tuple[int, str]]:
-    """Return the result of tests/pythons in a new repository for a user other than root: status, output."""
+    """Return a function that runs tests/pythons in a new repository, and returns the status and the output."""
     if sys.platform == "win32":
         pytest.skip("needs a POSIX shell")
     tools = tmp_path / "tools"

@@ -1,4 +1,4 @@
-"""The example of docs/grading.md: each submission gets the stated marks, and none delays the others."""
+"""The example of docs/grading.md: each submission gets the stated marks, and no submission delays the others."""
 
 import asyncio
 import copy
@@ -23,13 +23,13 @@ FOLDER = ROOT / "docs" / "examples" / "grading"
 PAGE = (ROOT / "docs" / "grading.md").read_text()
 MARKS = {name: int(marks) for name, marks in re.findall(r"^\| `([\w/]+)` \| .* \| (\d+) \|$", PAGE, re.MULTILINE)}
 SLOW = sorted(MARKS.keys() - {"reference"})
-# Without that timer grade.py alone has to end an endless loop.
+# Without this timer, only the time limit in grade.py would end an endless loop.
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no timer of processor time")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A teacher's copy, shortened so that nothing takes long."""
+    """Return a copy of the teacher's folder, shortened so that nothing takes long."""
     copy = Path(shutil.copytree(FOLDER, tmp_path / "grading"))
     conftest = (copy / "conftest.py").read_text()
     assert "SECONDS = 10\n" in conftest
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def graded(folder: Path, submission: str | Path) -> tuple[dict[str, Any], list[str]]:
-    """Grade one submission; return results.json, and the printed lines."""
+    """Grade one submission; return the content of results.json, and the printed lines."""
     words = ["test_broadcast.py", "--submission", str(submission)]
     code = f"import os, sys, pytest; os.chdir({str(folder)!r}); sys.exit(int(pytest.main({words!r})))"
     _, printed = forked(code)
@@ -177,7 +177,7 @@ def test_a_submission_that_sleeps_is_ended(folder: Path) -> None:
     assert "SECONDS = 120\n" in grade
     (folder / "class" / "ann").mkdir(parents=True)
     (folder / "class" / "ann" / "broadcast.py").write_text("import time\ntime.sleep(1000)\n")
-    # On a slow machine, longer limits are tried.
+    # Longer limits are tried if the machine is too slow for the first one.
     for seconds in (5, 15, 60):
         (folder / "grade.py").write_text(grade.replace("SECONDS = 120\n", f"SECONDS = {seconds}\n"))
         command = [sys.executable, "grade.py", "class", "marks.csv"]
@@ -218,7 +218,7 @@ class Broadcast(netsim.Agent):
             await self.send(frame.sender, "ack")
 """
 BOX = "box().append(self.text)", "box()[0] if box() else None"
-# Module state: each isolated agent has its own copy.
+# Ways of sharing state that isolation prevents: each isolated agent gets its own copy of the module's state.
 ISOLATED = {
     "a variable of the module": ("BOX = []", "pass", "BOX.append(self.text)", "BOX[0] if BOX else None"),
     "an attribute of the class": ("", "box = []", "self.box.append(self.text)", "self.box[0] if self.box else None"),
@@ -226,7 +226,7 @@ ISOLATED = {
     "a closure": ("def made():\n    found = []\n    return lambda: found\nbox = made()", "pass", *BOX),
     "a cached function": ("import functools\n@functools.cache\ndef box(): return []", "pass", *BOX),
 }
-# A run freezes the objects that existed before it.
+# A run freezes the objects that existed before it, which hides them from `gc.get_objects`.
 HOLDER = "gc.unfreeze() or next((o.text for o in gc.get_objects() if type(o).__name__ == 'Broadcast' and o.text), None)"
 # Isolation does not prevent these ways to share state; a submission that uses one to get values is detected.
 SHARED = {
@@ -264,7 +264,7 @@ def marks(request: pytest.FixtureRequest) -> None:
 
 
 def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Import a file of the example under its own name, for one test."""
+    """Import a file of the example under its own name, for the duration of one test."""
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -275,7 +275,7 @@ def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def submitted(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the classes of a submission, for one test."""
+    """Return the classes of a submission, for the duration of one test."""
     conftest = imported("conftest", monkeypatch)
     monkeypatch.setitem(sys.modules, "submission", None)  # type: ignore[arg-type]
     return conftest.Submission(written(tmp_path, text))
@@ -326,7 +326,7 @@ def test_each_agent_has_a_module_of_its_own(tmp_path: Path, monkeypatch: pytest.
     assert type(one) is not type(other)
     assert copy.deepcopy(other).value == 2
     assert pickle.loads(pickle.dumps(other)).value == 2
-    # Nothing is left beside the student's file.
+    # No files are left beside the student's file.
     assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
 
 

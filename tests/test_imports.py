@@ -60,7 +60,7 @@ def _imports(path: Path) -> list[tuple[str, list[str], bool]]:
 
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield all statements: no expression contains an import."""
+    """Yield all statements of a tree; expressions are skipped, because they contain no imports."""
     yield tree
     for part in ast.iter_child_nodes(tree):
         if isinstance(part, ast.stmt | ast.excepthandler | ast.match_case):
@@ -81,7 +81,7 @@ def test_there_is_no_circle() -> None:
 
 
 def arrows_between_rooms(types: bool = False) -> "nx.DiGraph[str]":
-    """Return which rooms of netsim import which others."""
+    """Return a graph of the imports between the rooms of netsim."""
     files = modules("netsim")
     arrows = {(room(name), room(other)) for name, path in files.items() for other in imported(path, set(files), types)}
     return nx.DiGraph((one, other) for one, other in arrows if one != other)

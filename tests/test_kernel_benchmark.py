@@ -109,7 +109,7 @@ def test_stamps_are_read_to_the_nanosecond() -> None:
         sent(b"", [control[0], (0, 11, report)])
 
 
-# Without the right to make a namespace.
+# Tests without the right to create a namespace.
 
 
 def test_without_privileges_one_line_gives_the_reason(
@@ -151,7 +151,7 @@ def test_bad_flags_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert "frames = 3: must be a whole number from 20 to 5000" in capsys.readouterr().err
 
 
-# With it.
+# Tests with the right to create a namespace.
 
 
 @pytest.fixture
@@ -252,7 +252,7 @@ def test_the_command_prints_one_object_or_why_not() -> None:
 
 
 def opened(process: "int | str") -> set[str]:
-    """Return the network namespaces that processes refer to by open files; "[0-9]*" is any process."""
+    """Return the network namespaces that a process has open; "[0-9]*" stands for any process."""
     found = set()
     for file in Path("/proc").glob(f"{process}/fd/*"):
         with suppress(OSError):

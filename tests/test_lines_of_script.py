@@ -1,4 +1,4 @@
-"""The script lengths in docs/lines_of_script.md equal those of the scripts shown on the pages."""
+"""The script lengths stated in docs/lines_of_script.md equal those of the scripts on the pages."""
 
 import re
 

@@ -78,7 +78,7 @@ def test_without_pyodide_it_says_where_that_is_had(
 
 
 def a_lock(**wheels: bytes) -> dict[str, Any]:
-    """Return the packages of a lock file; each depends on those after it."""
+    """Return the packages of a lock file, each of which depends on those that follow it."""
     names = list(wheels)
     return {
         name: {

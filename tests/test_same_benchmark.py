@@ -22,7 +22,7 @@ ROUNDS = "algorithm,round,mse\nCOKE,8,0.5\nCOKE,9,0.25\n"
 
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[Path, Path]:
-    """Two folders with the same results."""
+    """Return two folders with equal results."""
     for name in ("here", "there"):
         folder = tmp_path / name / "run"
         folder.mkdir(parents=True)

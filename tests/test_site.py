@@ -139,7 +139,7 @@ def test_the_tutorials_examples_make_the_run_that_the_first_page_shows(replays: 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, without the reference, and with two of the lessons."""
+    """Build the site, without the reference and with only two of the lessons."""
     pytest.importorskip("material", reason="needs mkdocs: pip install -e '.[docs]'")
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
@@ -168,8 +168,8 @@ def place(site: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     with serving(site) as address:
         yield address
         if "browser" in request.fixturenames:
-            # If a page is still open when its server ends, it reports this, possibly after the next page has been
-            # opened.
+            # A page that is still open when its server ends would report an error, possibly while the next page is
+            # open.
             request.getfixturevalue("browser").open("about:blank", ready="1")
 
 

@@ -42,7 +42,7 @@ def imported(tree: ast.AST, later: bool = False) -> Iterator[tuple[str, bool]]:
         later = later or "TYPE_CHECKING" in ast.dump(tree.test)
     elif isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef):
         later = True
-    # No expression contains an import.
+    # Expressions are skipped, because they contain no imports.
     for part in ast.iter_child_nodes(tree):
         if isinstance(part, ast.stmt | ast.excepthandler | ast.match_case):
             yield from imported(part, later)
@@ -87,8 +87,8 @@ def global_randomness(tree: ast.AST) -> list[str]:
     return found
 
 
-# An address, and a key, that cannot be guessed take the system's randomness, and hosts' clocks are compared by the time
-# of the day: no simulation sees any of it.
+# Allowed uses: unguessable addresses and keys need the system's randomness, and hosts compare their clocks by the time
+# of day. No simulation depends on any of them.
 REAL = {
     # It detects whether agents drew from the global state, and with which functions; it draws nothing itself.
     "netsim/engine/process.py": ["random", "np.random.get_state", "np.random.get_state"],

@@ -1,4 +1,4 @@
-"""An agent's abilities: send, request, reply, read its inbox; and its limits."""
+"""What an agent can do: send, request, reply and read its inbox; and the limits of each."""
 
 import asyncio
 import copy
@@ -24,7 +24,7 @@ def doubler() -> Replier:
 
 
 async def listen(me: Actor) -> None:
-    """Record all frames that ever arrive."""
+    """Record every frame until the run ends."""
     async for frame in me.inbox:
         me.log.append((frame.kind, frame.sender, frame.payload))
 
@@ -426,7 +426,7 @@ def test_a_network_of_one() -> None:
 
 
 class Average(Agent):
-    """The script of the first page."""
+    """The script on the first page of the documentation."""
 
     def __init__(self, value: float) -> None:
         self.value = value
@@ -481,7 +481,7 @@ def test_every_way_to_run_gives_the_same_run() -> None:
 
 
 def test_a_network_may_run_again_and_its_agents_may_not() -> None:
-    """Agents would continue from their last state, so a notebook's results would depend on how often a cell ran."""
+    """Agents would continue with their last state, so a notebook's results would depend on how often a cell was run."""
     network, agents = averaging()
     first = network.run(agents)
     at_the_end = [agent.value for agent in agents.values()]
@@ -494,7 +494,7 @@ def test_a_network_may_run_again_and_its_agents_may_not() -> None:
         )
     assert [agent.value for agent in agents.values()] == at_the_end
     assert network.run({i: Average(float(i)) for i in agents}).trace_hash == first.trace_hash
-    # Copies continue with their current state.
+    # Copies of the agents start with their current state.
     again = network.run(copy.deepcopy(agents))
     assert again.rounds["round"].tolist() == list(range(1, 51))
     assert again.trace_hash != first.trace_hash
@@ -533,7 +533,7 @@ def test_a_run_whose_agents_run_already_is_refused() -> None:
 
 
 def test_run_async_shares_its_loop_and_leaves_nothing_behind() -> None:
-    """Timers set for later must not fire after the end."""
+    """Timers that are set for a later time must not fire after the end of the run."""
     went_off: list[str] = []
 
     async def main() -> tuple[int, Run]:
@@ -591,7 +591,7 @@ def test_set_link_needs_a_running_network() -> None:
 
 
 class Sleepy(Agent):
-    """Sleeps in its first round."""
+    """Sleeps during its first round."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

@@ -1,4 +1,4 @@
-"""Captions, labels, notes and faults of a run (docs/replay.md), which change nothing else."""
+"""Captions, labels, notes and faults of a run (docs/replay.md) do not change its results."""
 
 import asyncio
 import contextlib
@@ -76,7 +76,7 @@ def run() -> Run:
 
 
 def labels_of(log: Any) -> list[tuple[Any, ...]]:
-    """Return sender, number, kind and label of each frame."""
+    """Return the sender, number, kind and label of each frame."""
     columns = frames_of(log).columns
     names = zip(*(columns[name].tolist() for name in ("sender", "number", "kind", "label")), strict=True)
     return sorted((s, n, log.kinds[k], log.texts[label] if label >= 0 else "") for s, n, k, label in names)
@@ -109,7 +109,7 @@ class Odd(Agent):
 
 
 def watched(values: list[Any]) -> list[Any]:
-    """Return an agent's successive states; None where it has none."""
+    """Return the successive recorded states of an agent; None where no state was recorded."""
     made = Network(topology.path(2))
     made.watch(["x"])
     states = made.run({0: Odd(values), 1: Odd(values[:1])}).states
@@ -160,7 +160,7 @@ def test_each_frame_has_its_label(run: Run) -> None:
     assert {kind for _, _, kind, _ in found} == {"beat", "vote", "ask"}
     assert {label for _, _, kind, label in found if kind == "beat"} == {"t0", "t1", "t2", "t3"}
     assert {label for _, _, kind, label in found if kind == "vote"} == {"0", "1", "2", "3"}
-    # The reply is labelled by its payload; the request has no label.
+    # The reply's label is its payload; the request has no label.
     assert {label for _, _, kind, label in found if kind == "ask"} == {"", "7"}
 
 

@@ -1,4 +1,4 @@
-"""Which features combine: the table of docs/design.md as data, and a small network for each of its cells."""
+"""Which features can be combined: the table of docs/design.md as data, with a small network for each cell."""
 
 import asyncio
 import hashlib
@@ -71,7 +71,7 @@ TABLE = {
     "notebook": "= = = ≈ = = - = =",
     "experiment": "= = = × = = = - =",
 }
-"""The marks of each row, in the order of `COLUMNS`."""
+"""The marks of each row of the table; the columns are in the order of `COLUMNS`."""
 
 # --- small networks ---------------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ LATE, AIR = Link(latency=0.01), Link(rate=250e3, header_bits=136)
 
 
 class Sums(netsim.Agent):
-    """Adds the values heard in three rounds."""
+    """Adds up the values that it receives in three rounds."""
 
     def __init__(self) -> None:
         self.value = 0
@@ -92,7 +92,7 @@ class Sums(netsim.Agent):
 
 
 class Steps(StateAgent):
-    """Sums in batches."""
+    """Adds up received values in steps, which may be batched."""
 
     count = 3
 
@@ -104,7 +104,7 @@ class Steps(StateAgent):
 
 
 class Says(Part):
-    """Sends a number three times, and stores what it hears."""
+    """Sends a number three times, and stores what it receives."""
 
     kinds: ClassVar[Any] = ("a",)
 
@@ -115,7 +115,7 @@ class Says(Part):
         for k in range(3):
             await asyncio.sleep(0.1 + 0.01 * self.name)
             await self.broadcast("a", k)
-        # In real time an agent cannot know that no more frames will come.
+        # In real time an agent cannot know that no more frames will arrive.
         with suppress(TimeoutError):
             async with asyncio.timeout(0.1):
                 async for frame in self.inbox:
@@ -199,7 +199,7 @@ HERE, PACE = "127.0.0.1:9000", 10.0
 
 
 def given(way: str) -> dict[str, Any]:
-    """Return a way to run as an option of `Network.run`."""
+    """Return a way of running, such as "workers", as an option of `Network.run`."""
     if way == "deploy":
         return {"transport": UDP(HERE, {"127.0.0.1:9001": [0, 1]}, patience=0.1)}
     return {"workers": {"workers": 2}, "order": {"order": 5}, "wall clock": {"clock": "wall", "pace": PACE}}[way]
@@ -222,7 +222,7 @@ def shown_live(make: Callable[[], Made], options: Mapping[str, Any], run: Any = 
 
 def in_lab(make: Callable[[], Made], options: Mapping[str, Any]) -> Run:
     network, _ = make()
-    # This mode always records a trace.
+    # The lab always records a trace.
     options = {name: value for name, value in options.items() if name != "trace"}
     if options.keys() - {"until"}:
         netsim.lab(network, make()[1], **options)
@@ -267,7 +267,7 @@ WAYS: dict[str, Any] = {
 
 
 class InLoop(Network):
-    """A network that runs as in a notebook's cell."""
+    """A network that runs inside an event loop, as in a notebook cell."""
 
     def run(self, *values: Any, **options: Any) -> Run:
         async def cell() -> Run:
@@ -289,7 +289,7 @@ CELLS = {
 
 
 def attempt(row: str, column: str) -> tuple[Run, Run]:
-    """Return the run of a combination, and the run in virtual time in one process that it may equal."""
+    """Return the run of a combination, and a run in virtual time and in one process, to which it may be equal."""
     found = {row, column}
     if column in MADE and row in MADE:
         make, options = MADE[row]
@@ -307,7 +307,7 @@ def attempt(row: str, column: str) -> tuple[Run, Run]:
 
 
 def states(run: Run) -> list[Any]:
-    """Return the agents' final values."""
+    """Return the final values of the agents."""
     found = [agent.app if isinstance(agent, Mote) else agent for agent in run.agents.values()]
     return [str({name: vars(each).get(name) for name in ("value", "state", "heard")}) for each in found]
 
@@ -477,7 +477,7 @@ MAKES_A_STUDY = "mine = study_of(experiment)"
 
 
 def hash_of_one(trace_hash: str) -> str:
-    """Return the trace hash of a study that has one run."""
+    """Return the trace hash of a study with a single run."""
     return hashlib.sha256(trace_hash.encode()).hexdigest()[:32]
 
 

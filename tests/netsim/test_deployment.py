@@ -24,7 +24,7 @@ NEAR, FAR = (20.0, 0.0), (200.0, 0.0)
 
 
 class Says(Agent):
-    """Broadcasts its number each second, and records whom it heard and when."""
+    """Broadcasts a message each second, and records the senders and times of received ones."""
 
     def __init__(self, seconds: float = 100.0, phase: float = 0.0) -> None:
         self.seconds, self.phase, self.heard = seconds, phase, list[tuple[Any, float]]()
@@ -43,7 +43,7 @@ class Says(Agent):
 
 
 def says(network: Network, seconds: float = 100.0) -> dict[Any, Says]:
-    """Return one agent for each node, sending at different times."""
+    """Return one agent for each node; each sends at a different time within a second."""
     return {node: Says(seconds, 0.03 * number) for number, node in enumerate(network.graph)}
 
 
@@ -53,7 +53,7 @@ def a_run(deployment: Deployment, seconds: float = 100.0, **options: Any) -> Run
 
 
 def heard(run: Run, receiver: Any, sender: Any) -> list[int]:
-    """Return the whole seconds in which one node heard the other."""
+    """Return the whole seconds in which ``receiver`` received a frame from ``sender``."""
     return sorted({int(time) for name, time in run.agents[receiver].heard if name == sender})
 
 
@@ -289,13 +289,13 @@ def test_neighbours_are_those_of_all_times() -> None:
         network.at(float(time), look)
     network.run(says(network, 61.0))
     assert met <= {tuple(sorted(edge)) for edge in expected}
-    # Steps find nearly all encounters.
+    # The search in time steps finds nearly all encounters.
     assert len(met) >= 0.95 * len(expected)
     assert len(met) > Deployment(places, path_loss=model, connected=False, seed=9).graph.number_of_edges()
 
 
 def random_site(rng: np.random.Generator, seed: int) -> Deployment:
-    """Return a site of few motes, some moving or jumping, in an area of less than one to several radii of reception."""
+    """Return a site with few motes, some of which move or jump, in an area of under one to several radio ranges."""
     side = float(rng.choice([30, 100, 300]))
     places = {node: tuple((side * rng.random(2)).tolist()) for node in range(int(rng.integers(1, 12)))}
     walkers = {node: at for node, at in places.items() if rng.random() < 0.5}
@@ -328,7 +328,7 @@ def random_site(rng: np.random.Generator, seed: int) -> Deployment:
 
 
 class Busy(Agent):
-    """Sends to one neighbour or to all, at random."""
+    """Sends at random times, to one neighbour or to all."""
 
     async def run(self) -> None:
         while self.now < 12:
@@ -401,7 +401,7 @@ def test_network_move_at_any_time() -> None:
 
 
 def test_a_roaming_mote_may_go_anywhere() -> None:
-    """A mote leaves one mote's range, enters that of another one, and returns; all motes are neighbours."""
+    """Mote 1 leaves the range of mote 0, enters that of mote 2, and returns; both are its neighbours throughout."""
     far = (400.0, 0.0)
     site = Deployment({0: (0, 0), 1: NEAR, 2: far}, roaming=[1])
     assert sorted(site.graph.edges) == [(0, 1), (1, 2)]
@@ -416,7 +416,7 @@ def test_a_roaming_mote_may_go_anywhere() -> None:
 
 
 def test_roaming_motes_reach_and_sense_each_other() -> None:
-    """Two motes 400 m apart meet: they exchange messages, and sense each other's carrier."""
+    """Two motes that start apart meet: they exchange messages, and sense each other's carrier."""
     site = Deployment({0: (0, 0), 1: (400, 0), 2: (800, 0)}, roaming=[0, 2])
     network = site.network()
     network.at(10.5, lambda: network.move(0, (390.0, 0.0)))
@@ -522,7 +522,7 @@ def test_clocks_are_wrong_by_as_much_as_is_said() -> None:
 
 
 def test_a_guard_time_too_short_for_the_drift_loses_frames() -> None:
-    """Two motes wake for 10 ms each second; at 100 ppm they are 10 ms apart after 100 s."""
+    """Two motes wake for 10 ms each second. With a drift of 100 ppm, their wake-ups are 10 ms apart after 100 s."""
     cycle = DutyCycle(period=1.0, awake=0.01)
     for drift, lost in ((0.0, False), (100.0, True)):
         found = Deployment({0: (0, 0), 1: (5, 0)}, drift_ppm={1: drift})

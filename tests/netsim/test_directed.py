@@ -1,4 +1,4 @@
-"""Networks on directed graphs, whose links go one way, and on graphs that change with time."""
+"""Networks on directed graphs, whose links are one-way, and on graphs that change over time."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ RING = topology.directed_ring(5, hops=(1, 2))
 
 
 class Hearing(netsim.Agent):
-    """Broadcasts its name each round, and records the senders heard and its neighbours."""
+    """Broadcasts its name each round; records the senders of received frames, and its neighbours."""
 
     def __init__(self, rounds: int = 3) -> None:
         self.count = rounds
@@ -73,7 +73,7 @@ def test_in_an_undirected_graph_all_three_are_one() -> None:
 
 
 def test_edges_both_ways_are_an_undirected_edge() -> None:
-    # The same frames, counts and hash.
+    # Frames, counts and hash must be the same as on the undirected graph.
     both, run = hear(Network(nx.DiGraph(topology.erdos_renyi(7, p=0.5, seed=2)), Link(loss=0.2), seed=5))
     agents, other = hear(Network(topology.erdos_renyi(7, p=0.5, seed=2), Link(loss=0.2), seed=5))
     assert run.trace_hash == other.trace_hash

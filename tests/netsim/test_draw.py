@@ -1,4 +1,4 @@
-"""How agents declare the drawing of their states: `netsim.draw`."""
+"""`netsim.draw`: how agents declare which of their states are drawn, and how."""
 
 import asyncio
 import itertools
@@ -95,7 +95,7 @@ def test_a_class_declares_once_and_a_traced_run_watches() -> None:
 def test_precedence_is_replay_watch_class_default() -> None:
     run = played({"waiting": lambda agent: agent.waiting % 2 == 1, "left": "left"}, {"left": Number(middle=0.5)})
     assert drawn(run)["left"] == {"as": "number", "middle": 0.5}
-    # The user's function is another state than that of the class.
+    # The user's function replaces the class's state, so it is not drawn as the class declares.
     assert drawn(run)["waiting"] == {"as": "role"}
     assert drawn(run, draw={"left": Badge(), "parent": None}).keys() == drawn(run).keys() - {"parent"}
     assert drawn(run, draw={"left": Badge()})["left"] == {"as": "badge"}
@@ -152,7 +152,7 @@ def test_what_cannot_be_drawn_is_refused_with_agent_and_time(values: dict[str, A
 
 
 class Late(netsim.Agent):
-    """Has the attribute `found` only once it found something."""
+    """Has no attribute `found` until it has found something."""
 
     draw: ClassVar[Mapping[str, Drawn]] = {"found": Badge(), "lgo": Strip()}
 
@@ -243,7 +243,7 @@ def test_the_map_at_a_time_has_what_is_declared() -> None:
     # Two arrow heads are added, besides the legend's, because a new arrow glows.
     assert count(after, "edge") - count(before, "edge") == 2
     assert count(picture(1.1), "accent") - count(after, "accent") == 2
-    # Three items wait at each of three agents, and batteries are low.
+    # Three items wait at each of three agents, and their batteries are now low.
     assert count(after, "past") - count(before, "past") == 9
     assert count(before, "good") - count(after, "good") == 3
     words = [each["text"] for each in after if "text" in each and each["fill"]]

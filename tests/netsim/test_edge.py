@@ -50,7 +50,7 @@ def test_there_is_one_version() -> None:
 
 
 def test_no_hint_installs_what_another_published_under_the_same_name() -> None:
-    """The public index has another package named netsim."""
+    """The package index contains a different package named netsim."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == "netsim-emulator"
     files = [

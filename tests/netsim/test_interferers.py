@@ -20,7 +20,7 @@ HERE = (0.0, 0.0)
 
 
 class Noted(Interference):
-    """Records its emissions: their start and length."""
+    """Records the starts and lengths of its emissions."""
 
     def __init__(self, source: Interferer) -> None:
         super().__init__(source)
@@ -133,7 +133,7 @@ def test_interferers_that_cannot_be_are_refused(make: Any, says: str) -> None:
 
 
 class Sends(Agent):
-    """Sends a frame to the sink each 50 ms."""
+    """Sends a frame to the sink every 50 ms."""
 
     def __init__(self, count: int = 100) -> None:
         self.count = count
@@ -156,7 +156,7 @@ def a_site(**more: Any) -> Deployment:
 
 
 def share(site: Deployment, count: int = 100, **options: Any) -> float:
-    """The share of frames that arrive."""
+    """Return the share of frames that arrive."""
     run = site.network(seed=1, **options).run({"sink": Sink(), "mote": Sends(count)})
     return run.agents["sink"].heard / count
 
@@ -196,7 +196,7 @@ def test_a_jammer_loses_its_share_of_frames_and_an_end_ends_it() -> None:
 
     assert share(a_site(), radio=radio) == 1.0
     assert arrive() == 0.0
-    # A frame of 1.95 ms meets bursts of 30 ms every 101 ms with probability 0.316.
+    # A frame of 1.95 ms overlaps the 30 ms bursts, one every 101 ms, with probability 31.95 / 101 = 0.316.
     assert arrive(duty=30 / 101, period=0.101) == pytest.approx(1 - 31.95 / 101, abs=0.04)
     assert arrive(at=5.0, until=15.0) == pytest.approx(0.5, abs=0.01)
 
@@ -279,7 +279,7 @@ def test_an_experiment_on_a_site_has_agents_for_its_motes_only(tmp_path: Path) -
 
 
 def test_a_mote_with_more_power_is_heard_from_farther_away() -> None:
-    """At 0 dBm and exponent 3 one frame in ten is received at 82 m; 9 dB double the distance."""
+    """At 0 dBm and exponent 3 one frame in ten is received at 82 m; 9 dB more double this distance."""
     places = {0: (0.0, 0.0), 1: (120.0, 0.0)}
     assert not Deployment(places, connected=False).graph.edges
     louder = Deployment(places, power_dbm={0: 9.0})

@@ -1,4 +1,4 @@
-"""Isolated agents share no state of their own file, and otherwise behave the same."""
+"""Isolated agents share no state that their file defines, and otherwise behave like normal agents."""
 
 import gc
 import importlib.util
@@ -60,7 +60,7 @@ class Honest(Agent):
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Any]:
-    """Return a user's module."""
+    """Return a user's module after importing it."""
     (tmp_path / "shares.py").write_text(FILE)
     yield imported(tmp_path / "shares.py")
     sys.modules.pop("shares")
@@ -85,7 +85,7 @@ def test_agents_share_nothing_that_their_file_defines(file: Any) -> None:
     alone = isolated(agents)
     apart = played(alone)
     assert [agent.ways for agent in alone.values()] == [[], []]
-    # The original agents, and their shared objects, are unchanged.
+    # The run changed neither the original agents nor the objects that they share.
     assert not given
     assert played(agents) != apart
     assert [agent.ways for agent in agents.values()] == [[], ["module", "closure", "attribute", "default", "given"]]

@@ -14,7 +14,7 @@ from netsim.testing import Actor
 
 
 class Flood(Agent):
-    """Broadcasts ``count`` frames at one instant, while its neighbours wait."""
+    """Broadcasts ``count`` frames at one instant, while its neighbours do not read."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -26,14 +26,14 @@ class Flood(Agent):
 
 
 class Blocked(Agent):
-    """Waits for its first frame, and reads no other."""
+    """Waits for its first frame, and never reads another one."""
 
     async def run(self) -> None:
         self.first = (await self.inbox.get()).payload
 
 
 def seconds_of(run: Callable[[], Any]) -> float:
-    """Return the processor time of the fastest of three tries."""
+    """Return the processor time (s) of the fastest of three runs."""
     times = []
     for _ in range(3):
         start = time.process_time()
@@ -49,7 +49,8 @@ def test_a_waiting_agent_costs_as_much_a_frame_with_many_as_with_few() -> None:
         assert blocked.first == 0
 
     flood(100)
-    # Five times as many frames take 5 times the time if linear, 25 times if quadratic; the bound is far from both.
+    # For five times as many frames, a linear cost grows 5 times and a quadratic one 25 times; the bound is far from
+    # both.
     assert seconds_of(lambda: flood(10_000)) < 11 * seconds_of(lambda: flood(2000))
 
 
@@ -64,7 +65,7 @@ def test_what_many_transmissions_on_the_air_cost_grows_with_their_number() -> No
 
 def test_many_kinds_on_many_links_cost_as_much_as_one() -> None:
     class Chatty(Agent):
-        """Broadcasts a hundred frames in each round, of ``kinds`` kinds by turns."""
+        """Broadcasts a hundred frames in each round, cycling through ``kinds`` kinds."""
 
         def __init__(self, kinds: int) -> None:
             self.kinds = kinds
@@ -84,7 +85,7 @@ def test_many_kinds_on_many_links_cost_as_much_as_one() -> None:
     assert 2 * graph.number_of_edges() == 5550
 
     def seconds_a_round(kinds: int) -> float:
-        """Return the CPU time of a round once all kinds are known."""
+        """Return the processor time (s) of a round once all kinds are known."""
         times: list[float] = []
         agents: dict[int, Agent] = {i: Listener() for i in graph} | {0: Chatty(kinds)}
         Network(graph).run(agents, progress=lambda k: times.append(time.process_time()))

@@ -31,14 +31,15 @@ def test_random_waypoint() -> None:
     places = np.array([move.position for move in moves])
     assert (places >= [10, -50]).all()
     assert (places <= [110, 50]).all()
-    # Uniform on the area, in standard deviations of the mean.
+    # Waypoints are uniform in the area; the tolerance is four standard deviations of their mean.
     assert places.mean(axis=0) == pytest.approx([60, 0], abs=4 * 100 / math.sqrt(12 * len(moves)))
     length, seconds, pause = np.array(legs(moves, (60, 0))).T
     speed = length / seconds
     assert speed.min() * (1 + 1e-9) >= 1
     assert speed.max() <= 4 * (1 + 1e-9)
     assert speed.mean() == pytest.approx(2.5, abs=4 * 3 / math.sqrt(12 * len(speed)))
-    # Yoon, Liu, Noble 2003: over time, slow legs weigh more. Two random points of a unit square are 0.5214 apart.
+    # Slow legs last longer, so the mean speed over time is lower (Yoon, Liu, Noble 2003). The mean distance of two
+    # random points in a unit square is 0.5214.
     assert length.sum() / seconds.sum() == pytest.approx(3 / math.log(4), rel=0.05)
     assert length.mean() == pytest.approx(52.14, rel=0.05)
     assert pause.mean() == pytest.approx(10, rel=0.05)
@@ -106,7 +107,7 @@ def test_a_trace_that_is_none(tmp_path: Path, text: str, message: str) -> None:
         ({"pause": (-1, 1)}, "pause: low = -1.0: must be a number >= 0"),
         ({"pause": 3}, "pause = 3: must be 2 numbers, the lower bounds first"),
         ({"until": 0}, "until = 0: must be a number > 0"),
-        # Legs of no length take no time, so no trace would ever reach ``until``.
+        # In such an area all legs have zero length and take no time, so the trace would never reach ``until``.
         ({"area": (5, 5, 5, 5)}, r"area = \(5, 5, 5, 5\): must be wider or higher than a point"),
         ({"positions": [(20, 0)]}, r"positions = \[\(20, 0\)\]: must be a mapping"),
         ({"positions": {0: (20,)}}, r"positions\[0\] = \(20,\): must be \(x, y\) or \(x, y, z\)"),

@@ -36,7 +36,7 @@ LINK, CSMA = Link(rate=250e3, header_bits=136), Radio()
 
 
 class Says(Part):
-    """Sends frames of its kind a few times, and stores what it hears."""
+    """Sends some frames of its kind, and stores the frames that it receives."""
 
     def __init__(self, kind: str = "a", times: int = 3, pause: float = 1.0) -> None:
         self.kinds: Any = (kind,)
@@ -47,7 +47,7 @@ class Says(Part):
         async with asyncio.TaskGroup() as group:
             group.create_task(self.listen())
             for _ in range(self.times):
-                # Different pauses keep nodes, and parts of one node, from colliding.
+                # Different pauses prevent collisions between nodes and between the parts of one node.
                 await asyncio.sleep(self.pause + 0.0213 * self.name + 0.01 * ord(self.kind))
                 self.drawn.append(self.rng.random())
                 await self.broadcast(self.kind, self.drawn[-1])
@@ -64,7 +64,7 @@ class Fails(Part):
 
 
 def play(make: Any, nodes: int = 2, *, until: float | None = 20, medium: Any = CSMA, **options: Any) -> Any:
-    """Return the motes of a complete network after a run."""
+    """Run motes on a complete graph, and return them."""
     motes = {node: make(node) for node in range(nodes)}
     network = Network(nx.complete_graph(nodes), LINK, medium=medium, seed=3, **options)
     network.run(motes, until=until)
@@ -154,7 +154,7 @@ def test_a_mote_ends_with_its_last_part() -> None:
 
 class Ends(Part):
     async def run(self) -> None:
-        """End at once."""
+        """Do nothing."""
 
 
 def test_parts_that_only_listen_end_when_nothing_can_come() -> None:
@@ -214,7 +214,7 @@ def test_after_a_crash_all_parts_begin_again(keeps_state: bool) -> None:
     assert mote.one.mote is mote
     assert mote.parts["one"] is mote.one
     assert [len(part.drawn) for part in mote.parts.values()] == ([4, 3] if keeps_state else [3, 2])
-    # The random stream continues where it was.
+    # With or without its state, the part continues its random stream after the crash.
     first, *later = usual[0].one.drawn
     assert mote.one.drawn[-3:-1] == later
     assert (mote.one.drawn[0] == first) is keeps_state
@@ -257,7 +257,7 @@ class Answers(Part):
     kinds: ClassVar = ("q",)
 
     async def run(self) -> None:
-        """Answer only."""
+        """Do nothing; the part only answers requests."""
 
     def answer(self, frame: Frame) -> Any:
         return frame.payload
@@ -402,7 +402,7 @@ def test_motes_sample_at_a_common_time_and_report() -> None:
     motes = {node: Mote(time=FTSP(10), routing=CTP(is_sink=node == 0), app=Sampler()) for node in places}
     site.network(seed=1).run(motes, until=300)
     heard, sampled = motes[0].routing.heard, sum(mote.routing.taken for mote in motes.values())
-    assert sampled - len(heard) <= 9  # the last ones are in flight
+    assert sampled - len(heard) <= 9  # the last ones are in flight at the end
     late = {slot: times for slot, times in taken.items() if slot >= 25}
     assert len(late) >= 4
     for times in late.values():
@@ -414,7 +414,7 @@ def test_motes_sample_at_a_common_time_and_report() -> None:
 
 
 class Keeps(Part):
-    """Keeps the payloads of a kind."""
+    """Stores the payloads of one kind."""
 
     kinds: ClassVar = ("k",)
 
@@ -427,7 +427,7 @@ class Keeps(Part):
 
 
 class Calls(Part):
-    """Runs a coroutine function of the part."""
+    """Runs a coroutine function that gets the part as its argument."""
 
     def __init__(self, does: Any) -> None:
         self.does, self.found = does, list[Any]()
@@ -437,10 +437,10 @@ class Calls(Part):
 
 
 def both(does: Any, *, mac: Any = None, **options: Any) -> Any:
-    """Return two motes: node 0's first part does something; all parts store what they hear."""
+    """Run two motes: the first part of node 0 calls ``does``, and the second part of each node stores payloads."""
 
     async def nothing(part: Any) -> None:
-        """End at once."""
+        """Do nothing."""
 
     def make(node: int) -> Mote:
         return Mote(app=Calls(nothing if node else does), keeps=Keeps(), mac=None if mac is None else mac())
@@ -449,7 +449,7 @@ def both(does: Any, *, mac: Any = None, **options: Any) -> Any:
 
 
 def test_one_task_reads_the_inbox_and_another_iterates() -> None:
-    """When no frame can arrive any more, an iteration ends, but a task waiting for one frame keeps waiting."""
+    """If no frame can arrive any more, an iteration over the inbox ends, but a task in `inbox.get` keeps waiting."""
 
     class Reads(Part):
         kinds: ClassVar = ("k",)
@@ -547,7 +547,7 @@ def test_parts_that_call_others_may_be_given_first() -> None:
             return value + 1
 
     async def nothing(part: Any) -> None:
-        """End at once."""
+        """Do nothing."""
 
     motes = {
         node: Mote(
@@ -611,7 +611,7 @@ def test_a_node_that_is_down_sends_nothing(mac: Any, faults: Any) -> None:
 
 def test_a_mote_that_has_ended_sends_nothing_over_its_mac_layer() -> None:
     async def nothing(part: Any) -> None:
-        """End at once."""
+        """Do nothing."""
 
     async def sends() -> None:
         results.append((await motes[0].app.broadcast("k", 1), bool(await motes[0].app.deliver(1, "k", 1))))
@@ -684,7 +684,7 @@ def test_nodes_may_have_any_names() -> None:
 
 
 def test_a_journal_can_hold_a_mote() -> None:
-    """Journals let motes over wires be deployed."""
+    """Deployments write agents to journals, so motes on wires must be writable."""
     motes = {0: Mote(keeps=Keeps(), update=Dissemination(b"abc"), calls=Requests(), table=Neighbors())}
     assert StateWriter(motes, lambda digest, data: None).state(0)
 
@@ -696,7 +696,7 @@ def test_motes_before_a_run_can_be_pickled() -> None:
 
 
 def test_motes_split_over_processes() -> None:
-    """Over wires motes may be split over processes; over a radio this is refused."""
+    """Motes on wires may be split over processes; on a radio this is refused."""
 
     async def says(part: Any) -> None:
         await asyncio.sleep(1)
@@ -820,7 +820,7 @@ def test_each_protocol_works_above_each_mac_layer(layer: str, above: str) -> Non
 
 
 async def _is_busy(part: Any) -> None:
-    """Use the protocol until the run ends, so that it is still busy then."""
+    """Use the protocol until the run ends, so that the protocol still has work to do then."""
     it = part.mote.it
     while hasattr(it, "report") or hasattr(it, "ask"):
         await asyncio.sleep(0.5)
@@ -831,7 +831,7 @@ async def _is_busy(part: Any) -> None:
 
 
 def _copied(motes: Any, medium: Radio) -> None:
-    """Run motes, and then copies of them."""
+    """Run motes, and then a deep copy and a pickled copy of them."""
     network = Network(nx.path_graph(3), LINK, medium=medium, seed=2)
     network.run(motes, until=5)
     network.run(copy.deepcopy(motes), until=1)

@@ -1,4 +1,4 @@
-"""Equal names are one name, with one key whatever their type; names without a key are refused."""
+"""Equal names are the same name and have the same key, whatever their type; names without a key are refused."""
 
 import math
 from collections import namedtuple
@@ -36,7 +36,7 @@ class Plain(Enum):
 
 
 class Lower(str):
-    """Text that compares without case."""
+    """A string that compares without regard to case."""
 
     def __hash__(self) -> int:
         return hash(self.lower())
@@ -52,7 +52,7 @@ class Place:
 
 Point = namedtuple("Point", "x y")
 
-# Keys of published runs.
+# Keys seed random streams, so these must never change: published runs depend on them.
 KEYS: list[tuple[Hashable, int]] = [
     (0, 0xD1AE1CAA10BB908A),
     (1, 0x1882C786ECC63317),
@@ -135,7 +135,7 @@ def test_keys_are_equal_just_if_names_are(one: Hashable, other: Hashable) -> Non
     [
         *(math.nan, np.float32("nan"), Decimal("nan"), complex(1, math.nan), (1, math.nan)),
         *(np.timedelta64(1, "s"), np.datetime64("2020-01-01"), Decimal("1e999999999")),
-        # On some systems longdouble is a float.
+        # On some systems longdouble has the precision of a float.
         *([np.longdouble("0.1")] if np.finfo(np.longdouble).nmant > np.finfo(float).nmant else []),
         *(10**5000, Fraction(1, 10**5000), Lower("Hall"), Place(1), Plain.HALL, frozenset({1}), object),
     ],

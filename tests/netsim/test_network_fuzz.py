@@ -34,7 +34,7 @@ def test_laws_hold_on_random_networks(seed: int) -> None:
 def test_the_networks_are_hard_enough() -> None:
     """Each outcome of a frame occurs, since a law about an outcome that never occurs would not be tested."""
     met: Counter[str] = Counter()
-    # Transmissions collide on a Radio only, which has a separate fuzzer.
+    # Collisions occur only on a Radio, which has its own fuzz tests.
     ends = [name for name in (*CAUSES, "duplicated", "in_flight") if name != "collided"]
     for seed in range(60):
         for row in Case(seed).play().links:
@@ -57,7 +57,7 @@ def test_every_process_and_both_cores_run_the_same() -> None:
 
 
 def forget_a_frame(played: Played) -> None:
-    # Agents in rounds read every frame.
+    # Choose an agent in rounds, because such agents read every frame.
     readers = (agent for agent in played.agents.values() if agent.habits.name == "in_rounds")
     del next(agent for agent in readers if agent.notes.got).notes.got[0]
 
@@ -122,7 +122,7 @@ TAMPERINGS = [
 
 @cache
 def plain_seed() -> int:
-    """Return a seed whose frames arrive and rounds close, with no frame where the first round has one."""
+    """Return a seed whose frames arrive and whose rounds close; no frame ends at the time of the first row."""
     return next(
         seed
         for seed, played in ((seed, Case(seed).play(trace=True)) for seed in range(100))
@@ -153,7 +153,7 @@ def test_the_checks_notice(tamper: Callable[[Played], None]) -> None:
 
 
 class Talk(Agent):
-    """Broadcasts in each round and collects."""
+    """Broadcasts and collects in each round."""
 
     async def run(self) -> None:
         async for k in self.rounds(100):
@@ -162,7 +162,7 @@ class Talk(Agent):
 
 
 class Asker(Agent):
-    """Sends a request to one neighbour or none, and answers all requests."""
+    """Sends a request to at most one neighbour, and answers all requests."""
 
     def __init__(self, to: int | None, timeout: float | None = None) -> None:
         self.to, self.patience = to, timeout
@@ -225,7 +225,7 @@ WHOLE: dict[str, tuple[Callable[[Any], Network], tuple[int, int]]] = {
 
 
 class TalkToOne(Talk):
-    """Sends many sizes to one neighbour, at time 0, where floats have the finest resolution."""
+    """Sends frames of many sizes to one neighbour at time 0, where floating-point times have the finest resolution."""
 
     async def run(self) -> None:
         for size in range(9):
@@ -242,7 +242,7 @@ def test_a_whole_number_is_the_same_in_every_form(name: str) -> None:
         found = {make(form).run({i: TalkToOne() for i in range(3)}, until=200.0).trace_hash for form in forms}
         assert len(found) == 1, value
         hashes += found
-    # The value has an effect.
+    # The two values must have different effects, or the test would show nothing.
     assert len(set(hashes)) == len(values)
 
 

@@ -1,4 +1,4 @@
-"""Device profiles: a network behaves as its csv file describes."""
+"""Device profiles: a network behaves as the profile's csv file describes."""
 
 from pathlib import Path
 
@@ -13,12 +13,12 @@ from netsim.testing import Listener, Talker
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Return the path of a file that the test writes."""
+    """Return the path of a file that the test will write."""
     return tmp_path / "devices.csv"
 
 
 def test_fedscales_columns_are_in_its_units(file: Path) -> None:
-    # A device from the published table.
+    # The first row is a device from the published table.
     file.write_text("node,computation,communication\n0,162.0,5648.109619499134\n2,30,1000\n")
     network = Network(topology.path(3), **Profile.read(file).of(range(3)))
     assert network.capacity is not None

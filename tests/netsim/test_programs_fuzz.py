@@ -18,7 +18,7 @@ def test_programs_by_a_clock_that_is_off_notice_nothing(drift: float) -> None:
 
 
 def test_the_programs_do_something() -> None:
-    """The programs end in many ways, and contain every kind of statement."""
+    """The random programs contain every kind of statement, and end in many ways."""
     log = [what for seed in range(100) for _, what in log_on(ModelLoop, program(seed))]
     assert len(log) > 5000
     for word in ("end gather", "leave group", "TimeoutError", "CancelledError", "ProgramError", "caught", "cleaned up"):

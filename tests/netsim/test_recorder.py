@@ -1,4 +1,4 @@
-"""Rows that survive a crash (docs/run_folder.md)."""
+"""Recorded rows, which survive a crash of their process (docs/run_folder.md)."""
 
 import copy
 import json
@@ -47,7 +47,7 @@ def test_rows_are_read_as_they_were_recorded(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     with Recorder(path) as recorder:
         recorder.record(a=1, b="é\n", c=np.float32(0.5), d=np.arange(2))
-        # Another process sees the row while the file is open.
+        # The row is written immediately, so another process can read it while the file is open.
         assert json.loads(path.read_text()) == {"a": 1, "b": "é\n", "c": 0.5, "d": [0, 1]}
         recorder.record(a=np.int64(2), e=None)
     rows = Recorder.read(path)

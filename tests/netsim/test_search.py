@@ -1,4 +1,4 @@
-"""`netsim.testing.search`, against the promises of docs/testing.md."""
+"""`netsim.testing.search` keeps the promises of docs/testing.md."""
 
 import asyncio
 import itertools
@@ -78,7 +78,7 @@ def one(finding: Finding | None) -> Finding:
 
 
 def acting(script: Any, agents: int = 2, until: float | None = 10.0) -> Any:
-    """Return a `make` whose agents follow a script, and do nothing after it."""
+    """Return a `make` whose agents run a script and then do nothing."""
 
     def make(*, seed: int) -> Made:
         graph = topology.path(agents)
@@ -99,7 +99,7 @@ def test_a_planted_bug_is_shrunk_to_the_faults_that_it_needs_among_many() -> Non
     """Node 2 receives from three nodes. It is alone only if no frame of these arrives; other faults do not matter."""
 
     def make(*, seed: int) -> Made:
-        graph = topology.star(4)  # 0 in the middle
+        graph = topology.star(4)  # a star with centre 0
         graph.add_edges_from([(1, 2), (2, 3)])
         return Network(graph, Link(latency=0.01), seed=seed), {i: Beating() for i in graph}, {"until": 8.0}
 
@@ -159,7 +159,7 @@ def test_repeats_are_equal() -> None:
     assert first == second
     assert str(first) == str(second)
     assert first.run.trace_hash == second.run.trace_hash
-    # The seed draws the faults as `Faults.draw` does.
+    # The faults of a seed are those of `Faults.draw`.
     graph = topology.complete(5)
     assert first.drawn == Faults.draw(graph, seed=first.seed, **faults)  # type: ignore[arg-type]
     assert first == one(search(beating, nobody_alone, faults=lambda graph, seed: first.drawn, seeds=range(100)))
@@ -245,7 +245,7 @@ def test_what_cleans_up_after_the_end_is_not_seen() -> None:
 
 
 def test_a_crash_whose_attributes_go_back_is_seen() -> None:
-    """A crash that loses state resets a counter that only grows, at the instant of the restart."""
+    """A crash that loses state resets a counter; the invariant must see this at the instant of the restart."""
 
     class Counter(Agent):
         count = 0
@@ -390,7 +390,7 @@ def test_an_error_of_an_agent_is_a_finding_shrunk_like_others() -> None:
 
 
 def test_shrinking_does_not_slip_to_another_kind_of_violation() -> None:
-    """Without any fault the invariant is violated later on; the finding is an error instead."""
+    """The finding is an error. Without the fault the invariant is violated later, which is another kind."""
 
     async def asks(me: Actor) -> None:
         if me.name == 0:
@@ -498,7 +498,7 @@ def test_the_command_of_a_file_repeats_it(tmp_path: Path) -> None:
 
 
 def make(*, names: tuple[str, ...] = ("a", "b"), eager: bool = True, agents: int = 2, seed: int = 0) -> Made:
-    """Return a network like a file's ``make``, with given names for the first two nodes."""
+    """Return a network like a file's ``make``; its first two nodes are called ``names``."""
     graph = nx.relabel_nodes(topology.complete(agents), dict(enumerate(names)))
     return Network(graph, seed=seed), {i: Beating() for i in graph}, {"until": 3.0}
 
@@ -593,7 +593,7 @@ def test_names_that_cannot_be_told_apart_have_no_words() -> None:
 
 def test_simpler_faults_are_taken_where_they_do() -> None:
     faults: Iterable[Fault]
-    # A link cut one way is shrunk to both ways if that suffices; an end time and decimals are dropped.
+    # Shrinking prefers a cut of both directions, no end, and few decimals, if these suffice.
     finding = one(
         search(
             lambda *, seed: beating(seed=seed, agents=2),
@@ -603,7 +603,7 @@ def test_simpler_faults_are_taken_where_they_do() -> None:
         )
     )
     assert finding.faults == Faults([LinkDown(0, 1, 1.0)])
-    # Shrinking tries a crash that keeps the state, and a partition that cuts off fewer nodes.
+    # Shrinking also tries a partition that cuts off fewer nodes.
     faults = [Partition([1, 2], 1.5, 3.0)]
     finding = one(search(lambda *, seed: beating(seed=seed, agents=3), nobody_alone, seeds=[1], faults=faults))
     assert finding.faults == Faults([Partition([2], 2.0)])
@@ -660,7 +660,7 @@ def test_kinds_from_elsewhere_and_those_with_no_end_are_shrunk_as_well() -> None
     ]
     finding = one(search(acting(starts), at_once, seeds=[1], faults=faults))
     assert finding.faults == Faults([Join(1, at=4.0)])
-    # A move needs a network that knows positions.
+    # Only a network with positions can have moves.
     with pytest.raises(BadInput, match="Move: must go with a network"):
         search(beating, nobody_alone, faults=[Move(0, (0.0, 0.0), 1.0)])
 
@@ -691,7 +691,7 @@ def test_a_run_without_violation_costs_hardly_more_than_the_run_itself() -> None
 
 
 def test_a_search_in_a_program_that_is_run_by_another_leaves_its_runs_to_itself() -> None:
-    """An agent may run another network, which the search does not inspect."""
+    """An agent may run another network; the search must not inspect that inner run."""
 
     class Runs(Agent):
         inner = 0.0

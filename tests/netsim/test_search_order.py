@@ -1,4 +1,4 @@
-"""Searching in drawn orders: races within an instant, which no seed shows in asyncio's order."""
+"""Searches with random orders: they find races within an instant, which no seed shows in asyncio's order."""
 
 import asyncio
 import re
@@ -163,7 +163,7 @@ def test_no_seed_shows_a_race_and_a_drawn_order_does(case: str) -> None:
     make, invariant, _ = CASES[case]
     assert search(make, invariant, seeds=range(10)) is None
     found = found_in(case, "priorities")
-    # Shrinking leaves the one change of order that causes the violation.
+    # Shrinking leaves only the change of order that causes the violation.
     assert len(found.order) == 1
     net, agents, settings = make(seed=found.seed)
     assert holds(invariant, net.run(agents, **settings).agents)
@@ -258,7 +258,7 @@ def test_a_right_program_stands_all_drawn_orders() -> None:
 
 
 class Right(Agent):
-    """Three tasks add to a count under a lock."""
+    """Three tasks add to a list under a lock, so any order is right."""
 
     def __init__(self) -> None:
         self.log: list[int] = []
@@ -278,7 +278,7 @@ class Right(Agent):
 
 
 def test_all_orders_of_a_right_program() -> None:
-    """Each of two agents can run its three tasks in six orders."""
+    """Each of the two agents can run its three tasks in six orders."""
     seen = set()
 
     class Seen:
@@ -294,7 +294,7 @@ def test_all_orders_of_a_right_program() -> None:
     assert len(seen) == 36
     seen.clear()
     assert str(explore(make, Seen, deviations=1)) == "holds in all orders with up to 1 change: 13 runs"
-    # One change gives an agent's three tasks the orders 102, 201 and 021; one hold gives 120.
+    # With one change, an agent's three tasks have the order 102, 201, 021 or, if one task is held back, 120.
     assert len(seen) == 9
     assert str(explore(make, Seen, limit=20)) == "holds in the orders that were tried: 20 runs"
     assert str(explore(make, Seen, deviations=0)) == "holds in all orders with up to 0 changes: 1 run"
@@ -310,7 +310,7 @@ def test_a_race_is_found_by_holding_each_thing_alone(case: str) -> None:
 
 
 def test_exploring_goes_by_the_number_of_changes() -> None:
-    """The order c, b, a takes two changes."""
+    """The order c, b, a needs two changes."""
 
     class Three(Agent):
         async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""Published mistakes, written as agents from their descriptions: a search finds each, and passes its repair."""
+"""Published mistakes, reimplemented as agents: a search finds each mistake, and nothing in its repaired version."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,29 +13,29 @@ from netsim.agents.classics import Raft
 from netsim.checkers import invoke, linearizable, no_lost_update
 from netsim.testing import Finding, search
 
-# A power of two, so that equal numbers of steps end at exactly one instant.
+# A power of two, so that sums of equal numbers of steps are exactly equal.
 STEP = 2.0**-6
 
 
 class Server(Agent):
-    """Answers requests with its methods ``on_…``."""
+    """Answers each request by its method ``on_…``."""
 
     def answer(self, frame: Any) -> Any:
         return getattr(self, f"on_{frame.kind}")(*frame.payload)
 
     async def run(self) -> None:
-        """Wait for requests."""
+        """Wait for requests until the run ends."""
 
 
 # --- a cache's stale set ----------------------------------------------------------------------------------------------
 
 
 class Cache(Server):
-    """A look-aside cache, 0, in front of a database, 1; leases give a token to a client that misses.
+    """A look-aside cache (node 0) in front of a database (node 1); a client that misses may get a lease token.
 
-    Nishtala et al., "Scaling Memcache at Facebook", NSDI 2013, section 3.2.1: a web server that has read the database
-    sets a stale value, which another server has meanwhile updated and deleted from the cache. That section's repair is
-    leases, which a delete invalidates.
+    Nishtala et al., "Scaling Memcache at Facebook", NSDI 2013, section 3.2.1: a web server reads a value from the
+    database; meanwhile another server updates the value and deletes it from the cache; then the first server writes the
+    stale value into the cache. The paper's repair is leases, which a delete invalidates.
     """
 
     def __init__(self, leases: bool) -> None:
@@ -68,7 +68,7 @@ class Database(Server):
 
 
 class WebServer(Agent):
-    """Reads and writes at given times, as (steps, value to write or None)."""
+    """Reads and writes at given times; a plan has entries (steps, value to write or None for a read)."""
 
     def __init__(self, plan: list[tuple[int, int | None]]) -> None:
         self.plan = plan
@@ -103,7 +103,7 @@ def cached(*, leases: bool, seed: int = 1) -> Any:
 
 
 class Keys(Server):
-    """Maelstrom's service lin-kv: a linearizable key–value store."""
+    """Maelstrom's service lin-kv, a linearizable key–value store."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -165,8 +165,8 @@ class Etcd(Raft):
     """A register on Raft. Clients ask any node that believes it is the leader.
 
     etcd-io/etcd issue 741, 18 April 2014, shortly before etcd 0.4.0: a leader answers reads from its own state, even
-    after the others have elected a new leader. So does etcd 2.0 without ``quorum=true`` (issue 2837), with which a read
-    is an entry of the log.
+    after the others have elected a new leader. etcd 2.0 still does so without ``quorum=true`` (issue 2837), which makes
+    each read an entry of the log.
     """
 
     def __init__(self, quorum: bool) -> None:
@@ -196,7 +196,7 @@ class Etcd(Raft):
                     read.ok(writes[-1] if writes else None)
 
     async def committed(self, command: Any) -> int:
-        """Wait until a command is committed; return its index in the log."""
+        """Wait until a command is committed, and return its index in the log."""
         self.commands.append((self.now, command))
         while True:
             await asyncio.sleep(0.01)
@@ -296,7 +296,7 @@ def test_a_published_mistake_is_found(case: str) -> None:
     if faults:
         assert 1 <= len(found.faults) <= 2
     else:
-        # No seed shows it in asyncio's order; a single change of order causes it.
+        # In asyncio's order no seed shows the mistake; one change of order causes it.
         assert len(found.order) == 1
         assert search(wrong, invariant, seeds=range(20)) is None
     assert search(right, invariant, seeds=range(found.seed + 1), faults=faults or None, order=True) is None

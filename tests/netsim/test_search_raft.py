@@ -1,4 +1,4 @@
-"""The seed search on Raft: it finds two leaders in a term in a faulty version, and none in the right one."""
+"""A search over seeds finds two leaders of one term in faulty versions of Raft, and none in the right version."""
 
 import runpy
 import shlex
@@ -27,14 +27,14 @@ def cluster(version: str, longest: float = 0.15) -> partial[Any]:
 
 @cache
 def found_in(version: str) -> Finding:
-    """Return the finding of a hundred seeds, in which each crash is needed."""
+    """Return the finding of a search over a hundred seeds."""
     finding = search(cluster(version), one_leader_a_term(), seeds=range(100), faults=CRASHES)
     assert finding is not None
     return finding
 
 
 def test_two_leaders_of_a_term_are_found_in_a_broken_raft_and_shrunk_to_two_crashes() -> None:
-    """If half of the servers count as a majority, two candidates may win at once after crashes."""
+    """If half of the servers count as a majority, two candidates may both win after crashes."""
     finding = found_in("half")
     assert (finding.seed, len(finding.drawn), len(finding.faults)) == (8, 6, 2)
     assert all(isinstance(fault, Crash) for fault in finding.faults)
@@ -79,7 +79,7 @@ def test_the_lecture_shows_what_its_search_finds() -> None:
     for line in str(found).splitlines()[:-1]:
         assert f"\n{line}\n" in page
     assert found.words == "1 cut 1-0"
-    # The command is in the log of server 0, which has committed it, and in no other.
+    # Server 0 has committed the command, but no other server has it in its log.
     assert [[entry[1] for entry in agent.log].count("a2") for agent in found.run.agents.values()] == [1, 0, 0]
     network, agents, _ = LECTURE["make"](gullible=False, seed=found.seed)
     with appending(found.words):

@@ -1,4 +1,4 @@
-"""`netsim.testing.simulate` and the pytest plugin, against docs/testing.md and their docstrings."""
+"""`netsim.testing.simulate` and the pytest plugin behave as stated in docs/testing.md and in their docstrings."""
 
 import asyncio
 import os
@@ -63,7 +63,7 @@ async def counts(network: Network) -> None:
 
 
 def failure(test: Any, *values: Any, **arguments: Any) -> tuple[BaseException, list[str]]:
-    """Return the error of a test that must fail, and its notes."""
+    """Return the error of a test that must fail, and the error's notes."""
     with pytest.raises(BaseException) as raised:
         test(*values, **arguments)
     notes: list[str] = getattr(raised.value, "__notes__", str(raised.value).splitlines())
@@ -72,7 +72,7 @@ def failure(test: Any, *values: Any, **arguments: Any) -> tuple[BaseException, l
 
 @pytest.fixture(autouse=True)
 def uncalled() -> Iterator[None]:
-    """Uninstall the plugin, which notes the running test; these tests start pytest with and without it."""
+    """Hide the running test from `simulate`, as without the plugin; these tests run pytest themselves where needed."""
     token = CALL.set(None)
     yield
     CALL.reset(token)
@@ -174,7 +174,7 @@ def test_each_run_is_that_of_its_seed_in_the_time_of_the_test() -> None:
         other.at(0.5, lambda: other.set_link(0, 1, up=False))
         return other.run({0: Talker([(0.1 * k, k) for k in range(9)]), 1: Listener()}).trace_hash
 
-    # Actions scheduled by the test are undone after each seed: the fixture's network is unchanged.
+    # Actions that the test schedules are removed after each seed, so they do not accumulate in the fixture's network.
     assert hashes == {seed: alone(seed) for seed in range(3, 8)}
     assert network.run({0: Talker([(0.7, 1)]), 1: Listener()}).ledger.table()["link_down"].sum() == 0
 
@@ -219,7 +219,7 @@ def test_what_raises_fails_the_test_as_itself(script: Any, after: Any, kind: Any
     while trace is not None:
         frames.append(trace.tb_frame.f_code.co_name)
         trace = trace.tb_next
-    # If the error is in the test's own task, no frame of netsim or asyncio precedes the test's.
+    # If the test's own code raises, its frame must come first, without frames of netsim or asyncio before it.
     assert frames[2:3] == ([] if script else ["test"])
 
 
@@ -406,7 +406,7 @@ async def test_of_asyncio():
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """Return a folder with a suite and the packages' metadata, by which pytest finds the plugin."""
+    """Return a folder with a test suite and the package metadata by which pytest finds the plugin."""
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
     metadata = tmp_path / "packages" / "netsim_emulator-0.dist-info"
     metadata.mkdir(parents=True)
@@ -420,7 +420,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 def run_suite(suite: Path, *words: str) -> str:
-    """Run a suite in a new process, and return its output."""
+    """Run a suite in a new process, and return the output."""
     path = os.pathsep.join([str(suite.parent / "packages"), str(ROOT)])
     command = [sys.executable, "-W", "ignore", "-m", "pytest", *words]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")} | {"PYTHONPATH": path}
@@ -467,7 +467,7 @@ def test_the_page_shows_what_pytest_prints(suite: Path) -> None:
     assert "1 failed, 1 passed" in said
     (shown,) = re.findall(r"^```console\n\$ pytest test_till.py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     for line in shown.splitlines():
-        # The line up to the object's address, the folder, or an omission.
+        # Compare the line only up to an object's address, the folder, or an omission, which differ.
         first = re.split(r" at 0x|/home/me/till|…", line)[0]
         assert first in said, line
 

@@ -1,4 +1,4 @@
-"""Site files: valid ones become a Deployment, and errors are reported with their line."""
+"""Site files: valid files become a Deployment, and errors are reported with their line."""
 
 import math
 from pathlib import Path

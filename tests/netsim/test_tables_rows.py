@@ -1,4 +1,4 @@
-"""Csv files written by hand: all readers accept the same ones, and name file and line of an error."""
+"""Handwritten csv files: all readers accept the same files, and errors name the file and the line."""
 
 import gzip
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The kit for testing agents works as documented, without a test framework."""
+"""The kit for testing agents works as documented, and needs no test framework."""
 
 import asyncio
 import contextlib
@@ -153,7 +153,7 @@ def test_counts_have_all_causes_and_what_is_under_way() -> None:
 
 
 class Gossip(Actor):
-    """Forwards the first message once; ``knows`` counts from the start at agent 0."""
+    """Forwards the first message once; ``knows`` becomes 1 then, and at agent 0 at its start."""
 
     def __init__(self, begins: float = math.inf) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class Gossip(Actor):
 
 @pytest.mark.parametrize("latency", [0.0, 0.5])
 def test_who_could_know_follows_from_the_frames(latency: float) -> None:
-    # Agent 3 is heard before it has heard anything, agent 5 only over a cut link.
+    # Agent 3 sends before it has received anything; agent 5 could be reached only over a cut link.
     script = {3: Talker([(0.1, 1)]), 4: Listener(), 5: Gossip()}
     agents = {i: script.get(i, Gossip()) for i in range(6)}
     network = Network(topology.path(6), Link(latency=latency), faults=[LinkDown(4, 5, at=0.0)])
@@ -178,10 +178,10 @@ def test_who_could_know_follows_from_the_frames(latency: float) -> None:
     run = network.run(agents, until=9, trace=True)
     known = {0: 0.0, 1: latency, 2: 2 * latency}
     if latency == 0.0:
-        # Agent 3's message at 0.1 s follows the one it heard at 0 s.
+        # Without latency, agent 3's message at 0.1 s comes after the frame that it received at 0 s.
         known |= {3: 0.0, 4: 0.1}
     assert could_know(run, 0) == known
-    # Agent 2 first heard agent 3, which knew nothing then, and so cannot inform it.
+    # With latency, agent 2 first receives agent 3's frame, but agent 3 knew nothing when it sent that.
     if latency:
         with pytest.raises(KnowsUnheard, match=r"^agent 2 knows at 0.6 s what agent 0 began with, and .* before 1 s$"):
             check_heard(run, "knows", source=0)

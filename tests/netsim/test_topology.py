@@ -1,4 +1,4 @@
-"""Graphs and the weights on them."""
+"""Graphs, and the weights of their edges."""
 
 import json
 import math
@@ -237,7 +237,7 @@ def test_weights_of_one_agent(weights: Callable[[Graph], np.ndarray[Any, Any]]) 
 def test_weights_of_a_star() -> None:
     third, half = 1 / 3, 1 / 2
     graph = topology.star(3)
-    graph.add_edge(0, 1, weight=100.0)  # the graph's own weights are ignored
+    graph.add_edge(0, 1, weight=100.0)  # The weights in the graph are ignored.
     np.testing.assert_allclose(
         topology.metropolis_weights(graph), [[third, third, third], [third, 2 * third, 0], [third, 0, 2 * third]]
     )
@@ -299,7 +299,7 @@ def test_places_of_the_topology_zoo(ending: str, tmp_path: Path) -> None:
     told = r"left out 1 parallel edge; longitude and latitude projected to metres around \(6.6421, 50.6867\)$"
     with pytest.warns(RuntimeWarning, match=told):
         read = topology.read(tmp_path / f"zoo.{ending}")
-    # On the sphere, London and Paris are 344 km apart, Paris and Berlin 878 km.
+    # On a sphere, London and Paris are 344 km apart, and Paris and Berlin 878 km.
     places = {name: read.nodes[name]["pos"] for name in read}
     assert math.dist(places["0"], places["1"]) == pytest.approx(343.6e3, rel=2e-3)
     assert math.dist(places["1"], places["2"]) == pytest.approx(877.5e3, rel=2e-3)
@@ -368,7 +368,7 @@ def test_push_sum_averages_exactly_over_the_one_peer_graphs_of_a_power_of_two(ag
 def test_column_and_row_stochastic_weights() -> None:
     graph = nx.DiGraph([(0, 1), (0, 2), (1, 2), (2, 0)])
     columns, rows = topology.column_stochastic_weights(graph), topology.row_stochastic_weights(graph)
-    # Agent 0 gives thirds to itself, 1 and 2; agent 2 takes thirds of itself, 0 and 1.
+    # Agent 0 gives a third to itself, to 1 and to 2; agent 2 takes a third from itself, from 0 and from 1.
     np.testing.assert_allclose(columns, [[1 / 3, 0, 1 / 2], [1 / 3, 1 / 2, 0], [1 / 3, 1 / 2, 1 / 2]])
     np.testing.assert_allclose(rows, [[1 / 2, 0, 1 / 2], [1 / 2, 1 / 2, 0], [1 / 3, 1 / 3, 1 / 3]])
     regular = topology.directed_ring(7, hops=(1, 3))

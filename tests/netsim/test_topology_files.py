@@ -1,4 +1,4 @@
-"""Graph files are recognised by their content, whatever their names, or refused with line and reason."""
+"""Graph files are recognized by their content, whatever their names, or refused with a line and a reason."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""One name for one idea: a public name stands for one thing, and a parameter has one name wherever it is."""
+"""Consistent names: a public name has one meaning, and the same kind of parameter has the same name everywhere."""
 
 import importlib
 import inspect
@@ -91,7 +91,7 @@ def parameters() -> Iterator[tuple[str, inspect.Parameter]]:
             if inspect.isfunction(function) or inspect.isclass(function):
                 try:
                     signature = inspect.signature(function)
-                except ValueError:  # of some types in C
+                except ValueError:  # some types written in C have no signature
                     continue
                 yield from ((where, parameter) for parameter in signature.parameters.values())
 

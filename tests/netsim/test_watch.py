@@ -1,4 +1,4 @@
-"""`Network.watch`: the recorded states of agents, and their times (docs/replay.md)."""
+"""`Network.watch`: the recorded states of agents and the times of their changes (docs/replay.md)."""
 
 import asyncio
 import math
@@ -47,13 +47,13 @@ def played(watch: Any, **settings: Any) -> Run:
 
 
 def changes(run: Run, agent: Any, column: str = "x") -> list[tuple[float, float]]:
-    """Return the times and values of an agent's changes of state."""
+    """Return the times and values at which an agent's state changed."""
     mine = run.states[run.states["agent"] == agent]
     return list(zip(mine["time_s"], mine[column], strict=True))
 
 
 def alone(agent: Agent, watch: Any = ("x",), actions: dict[float, Callable[[], None]] | None = None) -> Run:
-    """Run an agent beside an idle one; neither need have the watched attribute at the start."""
+    """Run an agent beside an idle one; neither needs to have the watched attribute at the start."""
 
     class Silent(Agent):
         x = 0.0
@@ -227,7 +227,7 @@ def test_a_run_without_rounds_or_rows_has_states_too(tmp_path: Path) -> None:
 
 
 def logged(monkeypatch: pytest.MonkeyPatch, attribute: str) -> dict[int, list[tuple[float, float]]]:
-    """Log each agent's time and state whenever it sends; return the logs keyed by the agents' identities."""
+    """Log the time and state of each agent whenever it sends; return the logs, keyed by `id` of the agent."""
     log = defaultdict(list)
 
     def noting(name: str) -> Callable[..., Any]:
@@ -313,7 +313,7 @@ def test_both_cores_keep_the_same() -> None:
 
 
 def watched() -> str:
-    """Return the watched attributes of random networks."""
+    """Return the watched states of random networks as text."""
     runs = [check_watched(seed, faults).run for seed in range(5) for faults in (False, True)]
     return "".join(run.states.to_csv() for run in runs)
 
@@ -359,7 +359,7 @@ def test_what_is_watched_may_have_a_name_of_its_own_and_be_any_number() -> None:
 
 
 class Late(Agent):
-    """Has its state only some time after its start."""
+    """Has no state until some time after its start."""
 
     def __init__(self, after: float) -> None:
         self.after = after
@@ -379,7 +379,7 @@ def test_what_an_agent_has_only_later_is_none_until_then() -> None:
 
 
 class Voter(Agent):
-    """One of two classes of agents in a network: it has a role."""
+    """One of two classes of agents in a network; it has the state ``role``."""
 
     def __init__(self) -> None:
         self.role = "follower"
@@ -392,7 +392,7 @@ class Voter(Agent):
 
 
 class Acceptor(Agent):
-    """Has the state ``promised``, and no ``role``."""
+    """The other class, which has the state ``promised``, and no ``role``."""
 
     def __init__(self) -> None:
         self.promised = 0

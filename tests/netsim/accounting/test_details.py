@@ -1,4 +1,4 @@
-"""A frame's way in detail: causes, switches, rounds of replies, ends, sizes."""
+"""What the ledger and the trace record of each frame: its end and cause, its size, and the round of a reply."""
 
 import asyncio
 import math
@@ -17,7 +17,7 @@ from tests.parts import every
 
 
 def counting(count: int, pause: float = 0.0) -> Talker:
-    """Broadcasts 0, 1, …, at intervals (s)."""
+    """Return an agent that broadcasts 0, 1, … with a pause (s) after each."""
     return Talker([(i * pause, i) for i in range(count)], kind="x")
 
 
@@ -25,7 +25,7 @@ def counting(count: int, pause: float = 0.0) -> Talker:
 
 
 def test_the_hash_tells_causes_apart() -> None:
-    """Two runs in which the same frame ends at the same time for different causes."""
+    """Trace hashes differ when the same frame ends at the same time for different causes."""
 
     def run(**settings: Any) -> tuple[str, dict[str, int]]:
         limit = settings.pop("limit", None)
@@ -79,7 +79,7 @@ def test_a_radio_that_nobody_hears_spends_nothing() -> None:
     network.at(0.05, lambda: [network.set_link(0, i, up=True) for i in (1, 2)].clear())
     agent = Twice()
     run = network.run({0: agent, 1: Actor(), 2: Actor()})
-    # The budget suffices for one message: the first, which no agent could hear, used none of it.
+    # The budget suffices for one message. The first message used none of it, because no agent could receive it.
     assert agent.took == [0, 2]
     assert run.ledger.table(by=())[["link_down", "delivered", "refused"]].values.tolist() == [[2, 2, 0]]
 

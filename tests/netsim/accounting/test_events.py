@@ -1,4 +1,4 @@
-"""The first event in which two event logs differ."""
+"""The comparison of two event logs: the first event in which they differ."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class Says(Agent):
 
 
 def traced(said: list[Any], nodes: Any = range(3), **settings: Any) -> Trace:
-    """Return the trace of a line of agents, of which the second sends a different value."""
+    """Return the trace of a line of agents whose second agent sends the given values."""
     graph: nx.Graph[Any] = topology.path(3)
     graph = nx.relabel_nodes(graph, dict(enumerate(nodes)))
     agents = {name: Says(said if number == 1 else [0, 0, 0]) for number, name in enumerate(graph)}

@@ -41,13 +41,14 @@ def test_what_was_heard_is_the_same_with_any_number_of_workers() -> None:
     assert [agent.state.tolist() for agent in plain.agents.values()] == [
         agent.state.tolist() for agent in runs[0].agents.values()
     ]
-    # The trace has the arrivals; node 2 lost the unread ones in its crash.
+    # The trace contains every arrival; node 2 lost its unread frames in its crash.
     events = runs[0].trace.table()
     arrived = events[(events["event"] == "delivered") & ~((events["receiver"] == 2) & (events["time_s"] < 5.5))]
     heard = table[~((table["receiver"] == 2) & (table["time_s"] < 5.5))]
     ends = ["sender", "receiver"]
     assert heard.groupby(ends).size().to_dict() == arrived.groupby(ends).size().to_dict()
-    # A round of 1 s closes as the next one opens; node 2 also finds frames that arrived after its restart.
+    # Each round lasts 1 s, so its number equals its closing time. Node 2 also collects frames that arrived after its
+    # restart.
     assert (table["time_s"] == table["round"])[table["receiver"] != 2].all()
     assert not table.query("receiver == 2 and time_s > 3.2 and time_s < 6").size
 

@@ -1,4 +1,4 @@
-"""The scene of a run: the properties that a file may and may not set."""
+"""The scene of a run: which properties a file may set, and which it may not."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The event log: complete, in order, and on disk whole or not at all."""
+"""The event log is complete and in order; its file is written completely or not at all."""
 
 from collections import Counter
 from contextlib import suppress
@@ -85,7 +85,7 @@ def test_events_say_who_what_and_how_much(run: Run) -> None:
     assert totals == {name: int(run.ledger.senders_table()[name].sum()) for name in totals}
     ended = table[table["event"] != "sent"]
     assert ended["wire_bits"].isna().all()
-    # No message ends before it is sent, or at a place without a link.
+    # Every message ends after it was sent, at a node that has a link to its sender.
     assert all(abs(a - b) in (1, 4) for a, b in zip(ended["sender"], ended["receiver"], strict=True))
     assert (ended.groupby("message")["time_s"].min() >= 0).all()
 
@@ -147,7 +147,7 @@ def test_a_changed_byte_is_never_taken_for_the_trace(run: Run, saved: Path) -> N
         saved.write_bytes(changed)
         with suppress(BadInput):
             accepted.append(Trace.load(saved).hash)
-    # Some bytes of a zip file have no meaning for the trace, such as dates.
+    # A change in bytes that the trace does not use, such as the dates in a zip file, may be accepted.
     assert set(accepted) <= {run.trace_hash}
     assert len(accepted) < len(places) / 5
 

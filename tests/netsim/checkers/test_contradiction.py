@@ -1,4 +1,4 @@
-"""Linearizability of histories: against all permutations, on known histories, and on long ones."""
+"""The linearizability check against a search of all permutations, on known histories, and on long ones."""
 
 import itertools
 import random
@@ -12,7 +12,7 @@ from netsim.checkers import Model, Operation, Undecided, find_contradiction, mut
 
 
 def call(agent: Any, words: str, start: float, end: float | None, result: Any = None, value: Any = None) -> Operation:
-    """Return an operation ``"write x"``, with a known outcome or without an end."""
+    """Return an operation such as ``"write x"``; ``end=None`` makes one without a known outcome."""
     name, _, key = words.partition(" ")
     made = Operation(agent, name, value, key=key or None, start=start)
     if end is not None:
@@ -26,7 +26,7 @@ def drawn_result(rng: random.Random, name: str) -> Any:
 
 
 def drawn(rng: random.Random, names: Sequence[str]) -> list[Operation]:
-    """Return a small history of a few clients, right or wrong."""
+    """Return a random small history of a few clients, which may be linearizable or not."""
     made = []
     for agent in range(rng.randrange(1, 4)):
         time = 0
@@ -44,7 +44,7 @@ def drawn(rng: random.Random, names: Sequence[str]) -> list[Operation]:
 
 
 def by_permutations(calls: Iterable[Operation], model: Model) -> bool:
-    """Return whether some order of the known calls, and of any subset of the others, explains the results."""
+    """Return whether some order of the completed calls, with any of the unfinished ones, explains the results."""
     known = [each for each in calls if each.outcome == "ok"]
     others = [each for each in calls if each.outcome == "unknown"]
     subsets = itertools.chain.from_iterable(itertools.combinations(others, n) for n in range(len(others) + 1))
@@ -84,7 +84,7 @@ def test_what_it_names_is_enough_and_none_of_it_can_be_left_out() -> None:
     rng, found = random.Random(2), 0
 
     def knowing(calls: list[Operation], some: list[Operation]) -> list[Operation]:
-        """Return the history with the outcomes of only some operations known."""
+        """Return the history in which only the operations ``some`` have a known outcome."""
         return [
             each if each in some else Operation(each.agent, each.name, each.value, number=each.number, start=each.start)
             for each in calls
@@ -115,7 +115,7 @@ def test_a_stale_read_is_named_with_the_write_that_it_missed() -> None:
 
 def test_what_touches_in_time_may_come_in_either_order() -> None:
     assert find_contradiction([call(0, "write", 0, 1, value=5), call(1, "read", 1, 2)], register) is None
-    # But not of one agent.
+    # One agent's operations keep their order even if their times touch.
     assert find_contradiction([call(0, "write", 0, 1, value=5), call(0, "read", 1, 2)], register) is not None
 
 

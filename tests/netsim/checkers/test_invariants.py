@@ -1,4 +1,4 @@
-"""Ready invariants in searches, and the history that agents record."""
+"""The invariants that netsim provides, in searches; and the history that agents record."""
 
 import asyncio
 import math
@@ -27,7 +27,7 @@ from netsim.testing import search
 
 
 class Store(netsim.Agent):
-    """Node 0 keeps a number, which the others read and write back incremented."""
+    """Node 0 stores a number; the other nodes read it and write it back incremented."""
 
     def __init__(self, pause: float = 0.0) -> None:
         self.total, self.pause = 0, pause
@@ -125,14 +125,14 @@ def test_an_outcome_is_told_once() -> None:
 
 
 class State:
-    """An agent's state, as invariants see it."""
+    """An agent's state in the form that invariants receive."""
 
     def __init__(self, **values: Any) -> None:
         vars(self).update(values)
 
 
 def broken(invariant: Any, *instants: dict[Any, State]) -> str:
-    """Return the violation of an invariant by successive states; "" if it holds."""
+    """Return the text of the violation found in successive states, or "" if the invariant holds."""
     each = invariant()
     try:
         for agents in instants:

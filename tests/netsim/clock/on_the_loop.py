@@ -1,4 +1,4 @@
-"""A log of the virtual loop, as text: by this Python, and by one in WebAssembly without numpy."""
+"""The log of a small program on the virtual loop, run by this Python and by a WebAssembly Python without numpy."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["story"]
 
 
 class Told:
-    """A stand-in for a run: its tasks sleep, time out, wake each other and wait for a thread."""
+    """Stands in for a run: its tasks sleep, time out, wake each other and wait for a thread."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -35,7 +35,7 @@ class Told:
             self.lines.append(f"{number} wakes the {step}. time at {loop.now():.1f}")
 
     def attach_result_to(self, error: BaseException) -> None:
-        """Do nothing, as for a run without a result."""
+        """Do nothing, because a stand-in has no result."""
 
 
 class Stuck(Told):
@@ -47,7 +47,7 @@ class Stuck(Told):
 
 
 def story() -> str:
-    """Return the log, one event a line; a running loop is put aside."""
+    """Return the log, one event a line, even while another event loop is running."""
     with aside():
         run: Any = Told()
         lines: Any = simulate(run, new_loop())

@@ -63,7 +63,7 @@ def test_a_simulated_day_and_a_century_cost_nothing() -> None:
     async def main() -> float:
         await asyncio.sleep(86_400)
         await asyncio.sleep(100 * 365 * 86_400)
-        # At large times a nanosecond is less than the clock's last digit: timers must still fire.
+        # At large times the float spacing of the clock exceeds a nanosecond: timers must still fire.
         await asyncio.sleep(0.5)
         await asyncio.sleep(1e-12)
         return now()
@@ -137,7 +137,7 @@ def test_a_timer_runs_in_the_context_in_which_it_was_set() -> None:
 
 
 def test_cancelled_timers_are_forgotten() -> None:
-    """Cancelled timeouts of very many requests must not fill the memory until they are due."""
+    """Many cancelled request timeouts must not occupy memory until they are due."""
 
     class Thing:
         def __call__(self) -> None:
@@ -232,11 +232,11 @@ def test_the_end_of_an_instant_comes_after_all_that_is_ready() -> None:
     moment=st.floats(0.0, 1e9),
 )
 def test_a_local_clock_and_the_time_it_shows(offset: float, drift: float, moment: float) -> None:
-    """Checked against fractions; a task that waits for a local time finds it reached at once."""
+    """Compare with exact fractions; a task that waits for a local time must read at least that time when it wakes."""
     clock = LocalClock(offset, drift)
     rate = Fraction(1.0 + drift)
     exact = (Fraction(moment) - Fraction(offset)) / rate
-    # No clock resolves less than 1e-200 s.
+    # Without this lower bound, subnormal numbers would need an exactness that no clock has.
     rounding = Fraction(math.ulp(max(abs(moment), abs(offset), 1e-200)))
     shown = clock.local(moment)
     assert abs(Fraction(shown) - exact) <= 4 * rounding / rate
@@ -275,7 +275,7 @@ def test_wall_time_passes_speed_times_as_fast() -> None:
 
 @pytest.mark.parametrize("pace", [0.5, 1.0, 8.0])
 def test_the_wall_clock_sleeps_simulated_seconds_divided_by_speed(pace: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a wall whose clock only moves while the loop sleeps."""
+    """Replace the wall clock by one that advances only while the loop sleeps."""
     wall = [1000.0]
     monkeypatch.setattr("netsim.clock.virtual_clock.time.monotonic", lambda: wall[0])
 

@@ -1,4 +1,4 @@
-"""The compiled loop in virtual time equals its Python twin: order, times, contexts, errors."""
+"""The compiled virtual-time loop equals its Python twin: order, times, contexts, errors."""
 
 import asyncio
 import contextvars
@@ -28,7 +28,7 @@ def test_random_programs_run_alike() -> None:
 
 
 def timers_on(loop: Any, seed: int) -> list[Any]:
-    """Set, cancel and run random timers, many due at one time, some before all others; return a log."""
+    """Set, cancel and run random timers, with many due at the same time and some ahead of all others; return a log."""
     draw, log, made = random.Random(seed), list[Any](), list[Any]()
 
     def act(me: int, may_raise: bool = True) -> None:
@@ -80,7 +80,7 @@ def test_random_timers_run_alike() -> None:
 
 @pytest.mark.parametrize("make", [pytest.param(new_loop, marks=compiled_only), python_loop])
 def test_a_timer_runs_once_although_the_queue_is_cleared_as_it_is_due(make: Any) -> None:
-    """A start that sets a timer may clear the queue of cancelled timers, while the next start is due."""
+    """The first callback creates many cancelled timers, so the queue is cleared while the second timer is due."""
     loop, seen = make(), list[str]()
 
     def starts(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Compute times: how long an agent is busy, and how long a round waits for its slowest agent."""
+"""Compute times: how long an agent computes, and how long a round waits for its slowest agent."""
 
 import asyncio
 import math
@@ -33,13 +33,13 @@ EACH = {0: latency.trace([0.3, 0.1]), 1: latency.trace([0.2, 0.25, 0.05]), 2: la
 
 
 def slowest(count: int) -> np.ndarray:
-    """The longest of the times of EACH in each round, by hand."""
+    """Compute, independently of netsim, the longest compute time of EACH in every round."""
     first, second = np.resize([0.3, 0.1], count), np.resize([0.2, 0.25, 0.05], count)
     return np.maximum(np.maximum(first, second), 0.125)
 
 
 class Average(RoundAgent):
-    """The mean of the values heard, and the times of sending."""
+    """Averages the received values, and records when it sends."""
 
     def __init__(self, value: float, count: int) -> None:
         self.value, self.count, self.spoke = value, count, list[float]()
@@ -49,7 +49,7 @@ class Average(RoundAgent):
         await self.broadcast("x", self.value)
 
     def hear(self, frames: Any, k: int) -> None:
-        # A sum that does not depend on the order of frames.
+        # fsum is exact, so the result does not depend on the order of frames.
         self.value = math.fsum([self.value, *(frame.payload for frame in frames)]) / (1 + len(frames))
 
 
@@ -110,7 +110,7 @@ def test_a_round_lasts_its_period_longer_than_its_slowest_agent_computes() -> No
         np.testing.assert_allclose(agent.closed, closes, rtol=1e-12)
         begun = np.array([time for _, time in agent.opened])
         np.testing.assert_allclose(begun - [0, *closes[:-1]], np.resize(own, 20), rtol=1e-9)
-        # Frames of the fast wait in the inboxes of the slow.
+        # Frames of fast agents wait in the inboxes of slow ones, and are collected in the right round.
         assert sorted(agent.heard) == [(k, other, k) for k in range(1, 21) for other in range(3) if other != i]
 
 
@@ -182,7 +182,7 @@ def test_agents_that_compute_at_different_times_collide_less_often() -> None:
 def test_an_agent_that_starts_again_takes_part_in_the_round_that_opens_next() -> None:
     faults = Faults([Crash(0, at=1.0, until=3.3, keeps_state=True)])
     run = averaged(0.5, count=4, faults=faults)
-    # Rounds open at 0, 1.5, 3.0 and 4.5 s.
+    # Rounds open at 0, 1.5, 3.0 and 4.5 s; computing takes 0.5 s.
     assert run.agents[0].spoke == [0.5, 5.0]
     assert run.rounds["time_s"].tolist() == [1.5, 3.0, 4.5, 6.0]
 
@@ -230,7 +230,7 @@ def test_what_counts_on_equal_rounds_is_refused() -> None:
 
 
 class Busy(Agent):
-    """Computes for given times, and records when it ends and the frames received by then."""
+    """Computes for given times; records the end of each computation and the frames received by then."""
 
     def __init__(self, times: list[float | None]) -> None:
         self.times, self.ends, self.waiting = times, list[float](), list[int]()

@@ -1,4 +1,4 @@
-"""Results do not depend on the order of agents at one instant, on observers, or on other agents in rounds."""
+"""Results do not depend on the order of agents at one instant, on observers, or on unrelated agents in rounds."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ LINKS = [
 
 
 class Late(Agent):
-    """Acts in each round after a given number of passes of the loop."""
+    """In each round, lets a given number of loop passes go by before it sends."""
 
     def __init__(self, waits: list[int]) -> None:
         self.waits = waits
@@ -90,7 +90,7 @@ def test_what_is_heard_together_is_in_the_order_of_its_senders() -> None:
         async def run(self) -> None:
             self.order = []
             async for _ in self.rounds(3):
-                # Agents with larger numbers act first.
+                # Agents with larger names act first, so the order of sending differs from the order of names.
                 for _ in range(20 - int(str(self.name))):
                     await asyncio.sleep(0)
                 await self.broadcast("x", 1)
@@ -104,7 +104,7 @@ def test_what_is_heard_together_is_in_the_order_of_its_senders() -> None:
 
 
 def test_a_look_as_a_round_closes_brings_nothing_into_it() -> None:
-    """A frame that arrives within rounding of a round's end is too late for it, even if a probe looks in between."""
+    """A frame that arrives at a round's end up to rounding is late, even if a probe reads the inbox just before."""
 
     def heard(looks: bool) -> list[Any]:
         class Listener(Agent):
@@ -135,7 +135,7 @@ class Speaks(Agent):
 
 
 class Joins(Agent):
-    """Joins in a later round."""
+    """Begins its rounds later than the other agents."""
 
     async def run(self) -> None:
         self.heard: list[int] = []
@@ -145,7 +145,7 @@ class Joins(Agent):
 
 
 class Stays(Agent):
-    """Takes part in rounds without receiving frames."""
+    """Stays in the rounds and receives no frames."""
 
     def __init__(self, count: int) -> None:
         self.count = count

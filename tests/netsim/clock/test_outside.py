@@ -1,4 +1,4 @@
-"""Devices and sockets: used in real time (docs/devices.md), refused in one line in virtual time."""
+"""Devices and sockets: allowed in real time (docs/devices.md), refused with a one-line error in virtual time."""
 
 import asyncio
 import runpy

@@ -1,4 +1,4 @@
-"""Rounds: their opening, their close, and the frames heard in each."""
+"""Rounds: when they open and close, and the frames collected in each."""
 
 import asyncio
 from collections import Counter
@@ -55,7 +55,7 @@ def test_collect_returns_what_arrived_strictly_before_the_close() -> None:
 
 
 def test_what_an_agent_sends_at_a_close_belongs_to_no_closed_round() -> None:
-    """No agent hears the frame in the closing round, even if it acts later; all hear it in the next round."""
+    """A frame sent as a round closes is collected in the next round, even by agents that act later in that instant."""
 
     class Afterthought(Rounder):
         async def step(self, k: int) -> None:
@@ -105,7 +105,7 @@ def test_a_random_latency_decides_frame_by_frame() -> None:
 
 
 class Slow(Rounder):
-    """Takes 2.5 rounds for its first step."""
+    """Needs 2.5 rounds for its first step."""
 
     async def step(self, k: int) -> None:
         await self.broadcast("x", k)
@@ -119,7 +119,7 @@ def test_an_agent_that_overruns_takes_part_again_in_the_next_round_to_open() -> 
     slow, other, third = Slow(3), Rounder(6), Rounder(6)
     run = play({0: slow, 1: other, 2: third})
     assert slow.opened == [(1, 0.0), (4, pytest.approx(0.3)), (5, pytest.approx(0.4))]
-    # Its first collect found the round already closed, and returned at once with all frames received so far.
+    # The round was already over at the first collect, which returned immediately with all frames received so far.
     assert slow.closed == pytest.approx([0.25, 0.4, 0.5])
     assert [(k, x) for k, sender, x in slow.heard if sender == 1] == [(1, 1), (1, 2), (1, 3), (4, 4), (5, 5)]
     assert other.opened == [(k, pytest.approx((k - 1) * 0.1)) for k in range(1, 7)]
@@ -142,7 +142,7 @@ def test_after_the_last_round_its_late_frames_are_still_late() -> None:
 
     reader, other, sink = Reader(2), Rounder(4), Sink()
     run = play({0: reader, 1: other, 2: sink}, Link(latency=0.12))
-    # The reader skipped rounds 3 and 4; to an agent outside rounds no frame is late.
+    # The reader skipped rounds 3 and 4. Outside rounds no frame counts as late, so it reads them all.
     assert reader.heard == [(0, 1, 3), (0, 1, 4)]
     assert sorted(x for _, sender, x in sink.heard if sender == 1) == [1, 2, 3, 4]
     assert not other.heard
@@ -199,7 +199,7 @@ def test_a_loop_that_is_left_and_another_one() -> None:
                 if k == 2:
                     break
             assert self.round == 0
-            # Frames sent between rounds belong to no round, and are never late.
+            # Frames sent between rounds have no round number, so they are never late.
             await asyncio.sleep(0.05)
             await self.broadcast("x", "between")
             await super().run()
@@ -217,7 +217,7 @@ def test_a_timeout_around_collect_disturbs_no_other_agent() -> None:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.03):
                     await self.collect()
-            # A cancelled collect takes no frame, and may be repeated.
+            # A cancelled collect removes no frame from the inbox, and may be repeated.
             self.heard += [(k, f.sender, f.payload) for f in await self.collect()]
 
     impatient, other, third = Impatient(3), Rounder(3), Rounder(3)
@@ -231,7 +231,7 @@ def test_rounds_that_begin_at_any_time_begin_at_a_boundary() -> None:
     class Late(Rounder):
         async def run(self) -> None:
             for _ in range(3):
-                await asyncio.sleep(0.1)  # the sum is a little more than the boundary
+                await asyncio.sleep(0.1)  # in floating point the sum slightly exceeds the boundary
             await super().run()
             await asyncio.sleep(0.07)
             await super().run()
@@ -340,7 +340,7 @@ def test_rounds_on_the_wall_clock() -> None:
         agents = {i: Rounder(3) for i in range(3)}
         run = play(agents, clock="wall", pace=pace)
         heard = {me: [(k, sender) for k, sender, _ in agent.heard] for me, agent in agents.items()}
-        # On a busy machine a round may be over before an agent takes its turn.
+        # On a busy machine a round may end before an agent is scheduled; only complete rounds are compared.
         if heard == expected:
             break
     assert heard == expected

@@ -1,4 +1,4 @@
-"""Sets of tasks have a fixed order: plain asyncio code repeats its run, whatever the memory addresses."""
+"""Sets of tasks iterate in a fixed order, so plain asyncio code is reproducible whatever the memory addresses."""
 
 import asyncio
 import sys
@@ -21,7 +21,7 @@ KEPT: list[Any] = []
 
 
 def disturb(number: int) -> None:
-    """Allocate memory, so that later objects have other addresses."""
+    """Allocate memory, so that later objects get other addresses."""
     loop = asyncio.new_event_loop()
     things = [asyncio.Future(loop=loop) if i % 3 else bytearray(i % 700) for i in range(150 + 331 * number)]
     KEPT.append(things[:: number + 2])
@@ -32,7 +32,7 @@ def disturb(number: int) -> None:
 
 
 class Aborted(Agent):
-    """A task group that a timeout aborts; its children send as they end."""
+    """Runs a task group that a timeout aborts; its child tasks send as they end."""
 
     async def run(self) -> None:
         try:
@@ -51,7 +51,7 @@ class Aborted(Agent):
 
 
 class Waiting(Agent):
-    """Sends in the order of the sets of done and of pending tasks."""
+    """Sends in the iteration order of the sets of done and pending tasks that `asyncio.wait` returns."""
 
     async def run(self) -> None:
         tasks = [asyncio.create_task(asyncio.sleep(1.0 + i % 2, i)) for i in range(9)]
@@ -63,7 +63,7 @@ class Waiting(Agent):
 
 
 class Futures(Agent):
-    """Sends in the order of a set of its own futures, of shields, and of names."""
+    """Sends in the iteration order of sets of futures, of shields, and of task names."""
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ class Futures(Agent):
 
 
 class AtOnce(Agent):
-    """Cancels a gather, and all of the loop's tasks that belong to it."""
+    """Cancels a gather and, together with it, all its tasks on the loop."""
 
     async def run(self) -> None:
         everything = asyncio.gather(*(self.part(i) for i in range(7)))
@@ -100,7 +100,7 @@ class AtOnce(Agent):
 
 
 class Completed(Agent):
-    """Takes tasks in order of completion."""
+    """Receives results by `asyncio.as_completed`, and broadcasts them in that order."""
 
     async def run(self) -> None:
         for next_one in asyncio.as_completed({asyncio.create_task(asyncio.sleep(i // 3, i)) for i in range(9)}):
@@ -108,7 +108,7 @@ class Completed(Agent):
 
 
 class Gathered(Agent):
-    """Waits for gathers, takes their results in order of completion, and keeps a set of them."""
+    """Waits for several gathers: by `asyncio.wait`, by `asyncio.as_completed`, and in a set."""
 
     async def run(self) -> None:
         def gathers() -> "list[asyncio.Future[list[int]]]":
@@ -123,7 +123,7 @@ class Gathered(Agent):
 
 
 class Conditions(Agent):
-    """Wakes waiters of a condition, in shields and with a time limit, as a set of them completes."""
+    """Notifies some waiters of a condition; each waits inside a shield and a timeout, and all are in one set."""
 
     async def run(self) -> None:
         self.condition = asyncio.Condition()
@@ -167,7 +167,7 @@ def test_same_hash_wherever_things_lie_in_memory(kind: type[Agent]) -> None:
 
 @pytest.mark.slow
 def test_same_hashes_in_every_process() -> None:
-    """Strings have other hashes in each process, and objects other addresses."""
+    """String hashes and object addresses differ between processes; the trace hashes must not."""
     script = f"import sys; from {__name__} import *; disturb(int(sys.argv[1])); print(*map(hash_of, KINDS))"
     found = {" ".join(hash_of(kind) for kind in KINDS)}
     for number in range(3):
@@ -179,7 +179,7 @@ def test_same_hashes_in_every_process() -> None:
 
 
 def test_what_is_left_over_ends_in_one_order() -> None:
-    """Tasks are cancelled in the order of asyncio's set, async generators closed in the order of their start."""
+    """At the end, tasks are cancelled in a fixed order, and async generators are closed in the order of their start."""
 
     async def main(seen: list[Any]) -> None:
         async def part(number: int) -> None:
@@ -215,7 +215,7 @@ def test_what_is_left_over_ends_in_one_order() -> None:
 
 
 class Alone(Agent):
-    """Waits for tasks; sends the order and the names in which asyncio returns them."""
+    """Waits for tasks, and sends their results and names in the order in which asyncio returns them."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -230,7 +230,7 @@ class Alone(Agent):
 
 
 class Busy(Agent):
-    """Puts many tasks and futures into sets, at the same times."""
+    """Puts many tasks and futures into sets, at the same times as `Alone` does."""
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -245,12 +245,12 @@ async def noop() -> None:
 
 
 def put_tasks_into_sets(agents: Any) -> float:
-    """Be a probe that uses asyncio."""
+    """Create futures in a set, as a probe that uses asyncio might."""
     return float(bool({asyncio.get_running_loop().create_future() for _ in range(7)}))
 
 
 def alone(others: int = 0, first: bool = False, **settings: Any) -> tuple[Any, Any]:
-    """Return the trace hash and each agent's records of a ring of 6 agents, beside other unconnected agents."""
+    """Run a ring of `Alone` agents beside unconnected `Busy` agents; return the trace hash and the ring's records."""
     agents: dict[Any, Agent] = {i: Alone() for i in range(6)}
     busy: dict[Any, Agent] = {f"other {i}": Busy() for i in range(others)}
     graph = topology.ring(6)
@@ -379,7 +379,7 @@ def test_eager_tasks_are_numbered_too() -> None:
 
 
 class Direct(Agent):
-    """Creates objects by the constructors of asyncio's own types."""
+    """Creates futures and tasks with the constructors of asyncio's own types."""
 
     def __init__(self, make: Callable[[Any], Any]) -> None:
         self.make = make
@@ -424,7 +424,7 @@ def test_asyncio_on_other_loops_makes_what_it_likes() -> None:
         return sum(await both)
 
     assert asyncio.run(main()) == 3
-    # In real time, where the libraries that talk to the outside need it.
+    # The constructors must also work on a real-time loop, which libraries for devices and sockets need.
     with asyncio.Runner(loop_factory=lambda: netsim.clock.new_loop("wall", pace=1000.0)) as runner:
         assert runner.run(main()) == 3
 
@@ -444,7 +444,7 @@ def test_a_loop_says_whether_it_is_in_debug_mode() -> None:
 
 
 def test_as_completed_refuses_bare_coroutines() -> None:
-    """It makes tasks from a set of coroutines, whose order is that of their addresses."""
+    """It would make tasks from a set of coroutines, whose order depends on their memory addresses."""
 
     async def main() -> None:
         coroutines = [asyncio.sleep(1.0, i) for i in range(3)]

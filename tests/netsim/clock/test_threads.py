@@ -1,4 +1,4 @@
-"""Jobs in threads take no virtual time; on the wall clock, waiting for a thread is no standstill."""
+"""Jobs in threads take no virtual time; in real time, waiting for a thread does not count as a stall."""
 
 import asyncio
 import concurrent.futures
@@ -23,7 +23,7 @@ NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="unse
 
 
 class Works(Agent):
-    """Computes its payloads in threads, some longer than others."""
+    """Computes its payloads in threads that need different times."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -138,7 +138,7 @@ def test_an_executor_of_ones_own_is_used() -> None:
 
 
 class Sleeps(Agent):
-    """Waits for a thread only: no timer is set meanwhile."""
+    """Waits for a thread while no timer is set."""
 
     async def run(self) -> None:
         self.result = await asyncio.to_thread(self.work)
@@ -166,7 +166,7 @@ def test_after_the_last_job_a_standstill_is_one() -> None:
 
 @contextmanager
 def busy_pool(seconds: float) -> Iterator[Callable[[], None]]:
-    """Yield a function that keeps a thread busy for far longer than the loop waits for wake-ups."""
+    """Yield a function that keeps a thread busy for much longer than the loop waits for wake-ups."""
     began = threading.Event()
 
     def work() -> None:
@@ -180,7 +180,7 @@ def busy_pool(seconds: float) -> Iterator[Callable[[], None]]:
 @pytest.mark.parametrize("clock", ["virtual", "wall"])
 def test_a_busy_pool_does_not_cost_the_result(clock: Any) -> None:
     class Leaves(Agent):
-        """Ends while its background job is running."""
+        """Ends while its job in a thread is still running."""
 
         def __init__(self, work: Callable[[], None]) -> None:
             self.work = work

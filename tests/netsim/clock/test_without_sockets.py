@@ -29,7 +29,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Let every pair of sockets and every thread that starts raise an error."""
+    """Raise an error at every call that creates a socket pair or starts a thread."""
 
     def refuse(*arguments: Any, **settings: Any) -> NoReturn:
         raise RuntimeError("can't start new thread, nor open a socket")
@@ -42,7 +42,7 @@ def guarded() -> Iterator[None]:
 
 
 class Mean(Agent):
-    """Averages with its neighbours, sends one a request, and starts a job in a thread."""
+    """Averages with its neighbours, sends one neighbour a request, and starts a job in a thread."""
 
     def __init__(self, value: float) -> None:
         self.value = value
@@ -70,7 +70,7 @@ def run_here() -> Run:
 
 
 async def run_inside() -> Run:
-    """Run as a cell of a notebook does."""
+    """Run a network from inside a running loop, as a notebook cell does."""
     before = asyncio.current_task(), asyncio.get_running_loop()
     run = run_here()
     assert (asyncio.current_task(), asyncio.get_running_loop()) == before
@@ -84,7 +84,7 @@ async def run_awaited() -> Run:
 
 
 def inside(main: Callable[[], Any]) -> Run:
-    """Run a coroutine, under the guards, on an asyncio loop that existed before them."""
+    """Run a function inside an asyncio loop that was created before the guards were set."""
     with asyncio.Runner() as runner:
         runner.get_loop()
         with guarded():
@@ -93,7 +93,7 @@ def inside(main: Callable[[], Any]) -> Run:
 
 
 def hashes_of_the_page() -> list[str]:
-    """Run the examples of the page; return the trace hash of each run."""
+    """Run the examples of the documentation page; return the trace hash of each run."""
     found: list[str] = []
     run = Network.run
 
@@ -140,7 +140,7 @@ def test_a_run_inside_a_running_loop_is_in_the_same_thread() -> None:
 
 
 def test_an_agent_may_run_a_network() -> None:
-    """The inner run's tasks belong to its agents, and not to the outer agent that waits."""
+    """The inner run's tasks must be attributed to its own agents, not to the outer agent that waits for it."""
 
     class Nests(Agent):
         async def run(self) -> None:
@@ -166,7 +166,7 @@ def test_what_fails_inside_leaves_the_loop_outside_as_it_was() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("depth", [1, 2])
 def test_one_interrupt_ends_the_run_inside_a_running_loop(depth: int) -> None:
-    """Also a run that an agent of another run waits for; the first Ctrl-C is as good as without the loop outside."""
+    """One Ctrl-C suffices inside another loop, also for a run that an agent of an outer run waits for."""
 
     class Interrupted(Agent):
         cleaned_up = False
@@ -273,7 +273,7 @@ runpy.run_path("/clone/tests/netsim/clock/on_the_loop.py")["story"]()
 
 
 def test_the_story_of_the_loop() -> None:
-    """The same log that Pyodide is asked for, from this Python."""
+    """On this Python the program writes the same log that the Pyodide test expects."""
     expected = story()
     assert [line for line in expected.splitlines() if "stands still" in line or "timeout" in line] == [
         "timeout at 8.6",
@@ -285,7 +285,7 @@ def test_the_story_of_the_loop() -> None:
 
 @pytest.mark.slow
 def test_the_loop_runs_in_pyodide(tmp_path: Path) -> None:
-    """Needs ``npm install pyodide`` in a folder, and NETSIM_PYODIDE naming its node_modules."""
+    """The log is the same in Pyodide; needs ``npm install pyodide`` and NETSIM_PYODIDE, the path of node_modules."""
     modules, node = os.environ.get("NETSIM_PYODIDE"), shutil.which("node")
     if node is None or modules is None or not Path(modules, "pyodide").is_dir():
         pytest.skip("needs node, and NETSIM_PYODIDE: the node_modules with the package pyodide")

@@ -1,4 +1,4 @@
-"""The coders against their papers: errors in closed form, sums, bits."""
+"""The coders against the formulas of their papers: errors, sums, and sizes in bits."""
 
 import itertools
 import math
@@ -107,7 +107,7 @@ def test_receivers_take_it_for_the_same_values(make: Callable[[], Coder], shape:
 @every("shape", [(0,), (6,), (2, 3)])
 def test_zeros_stay_zeros(make: Callable[[], Coder], shape: tuple[int, ...]) -> None:
     coder = make()
-    # In a fixed range zero is the edge of a cell.
+    # In a fixed range, zero is the edge of a quantization cell, so it is not decoded exactly.
     if not (isinstance(coder, Uniform) and coder.fixed):
         assert np.all(decoded(make().encode(np.zeros(shape), rng())) == 0.0)
 
@@ -219,7 +219,7 @@ def test_settings_are_kept_as_pythons_own() -> None:
 
 @pytest.mark.parametrize("value", [np.zeros(0), np.array([1.0, np.nan, np.inf]), np.ones((2, 3)), np.ones((2, 3)).T])
 def test_exact_is_no_coder_at_all(value: Any) -> None:
-    """Exact returns the same object: the same bytes, no copy, and even a diverged state can be sent."""
+    """Exact returns the same object: no copy, the same bytes, and no error even for a diverged state (inf or NaN)."""
     sent = Exact().encode(value, rng())
     assert sent is value
     assert decoded(sent) is value
@@ -317,11 +317,11 @@ def test_qsgd_is_unbiased_within_its_variance_bound(bits: int, n: int) -> None:
     coded = [QSGD(bits).encode(v, rng) for _ in range(count)]
     samples = np.array([c.values for c in coded])
     top, square = 2**bits - 1, v @ v
-    # Levels are a step apart, and random rounding has the variance step²·f·(1 − f).
+    # Levels are ``step`` apart. Random rounding at a fraction f between two levels has the variance step²·f·(1 − f).
     step = coded[0].scale[0] / top
     fraction = np.abs(v) / step % 1
     deviation = np.sqrt(fraction * (1 - fraction)) * step
-    # Bernstein's bound, because a mean of rare events is not yet normal.
+    # The normal approximation fails for means of rare events; Bernstein's bound has the additional term in 1/count.
     assert np.all(np.abs(samples.mean(axis=0) - v) <= 6 * deviation / np.sqrt(count) + 7 * step / count)
     errors = np.sum((samples - v) ** 2, axis=1)
     noise = 5 * errors.std() / np.sqrt(count) + 7 * step**2 / count
@@ -361,7 +361,7 @@ def test_floats_are_the_nearest_of_their_precision(bits: int, numbers: list[floa
     assert decoded(received).tobytes() == decoded(sent).tobytes()
     assert decoded(sent).dtype == np.float64
     assert payload_bits(sent) == payload_bits(received) == bits * len(numbers)
-    # Half a unit in the last place, which is constant below the smallest normal number.
+    # The tolerance is half a unit in the last place, which is constant below the smallest normal number.
     limits = np.finfo(sent.dtype)
     half = np.maximum(np.abs(vector), float(limits.tiny)) * float(limits.eps) / 2
     assert np.all(np.abs(decoded(sent) - vector) <= half)
@@ -479,7 +479,7 @@ def test_hostile_rows_are_refused(shape: Any, scales: int) -> None:
 @pytest.mark.parametrize("by_row", [0, 1])
 @pytest.mark.parametrize("method", [0, 1, 2, 3])
 def test_what_is_decoded_has_values_whatever_its_parts(method: int, by_row: int) -> None:
-    """Any method, width, shape and scale, with the right number of bytes: refused, or decoded to usable values."""
+    """For any method, width, shape and scale, decoding bytes of the right length is refused or yields values."""
     shapes: list[Any] = [
         0,
         1,
@@ -676,7 +676,8 @@ def test_what_was_decoded_and_what_is_left_are_all_there_was(name: str, shape: t
     assert coder.residual is not None
     largest = np.abs([*inputs, *outputs, coder.residual]).max(initial=0.0)
     assert np.allclose(np.sum(outputs, axis=0) + coder.residual, np.sum(inputs, axis=0), rtol=0, atol=1e-12 * largest)
-    # Scaling by n/k for small k leaves a larger error than the vector itself: no contraction, so the memory grows.
+    # Scaling by n/k for small k leaves an error larger than the vector itself. It is no contraction, so the error
+    # memory grows.
     assert (largest > 1e5) == (name == "RandomK unbiased" and math.prod(shape) >= 12)
     assert coder.whole == CODERS[name]().whole
 
@@ -765,7 +766,7 @@ def test_what_feedback_refuses_leaves_its_memory_as_it_was() -> None:
 
 
 def said_bits(name: str, n: int) -> int:
-    """Return the bits that docs/coders.md states for a vector of n = 20 elements."""
+    """Return the bits that docs/coders.md states for the coder and a vector of n = 20 elements."""
     few = 3 * log2_up(n)
     return {
         "Exact": 64 * n,
@@ -785,7 +786,7 @@ def said_bits(name: str, n: int) -> int:
         "Sign": n + 32,
         "Ternary": 8 * 4 + 32,
         "Natural": 9 * n,
-        # A vector is sent whole.
+        # A vector is no matrix, so it is sent uncompressed.
         "LowRank": 32 * n,
         "LowRank of QSGD": 6 * n + 32,
         "ErrorFeedback": 2 * log2_up(n) + 2 * 64,
@@ -850,7 +851,7 @@ X = [1.0, -2.0, 0.0, 0.5, 4.0, -0.25]
     ],
 )
 def test_the_bytes_are_what_they_always_were(coded: Coded, number: int, content: str) -> None:
-    """Literal bytes: those of older runs and of other processes must keep their meaning."""
+    """Encoded bytes are compared with literals, because files of older runs and other processes must stay readable."""
     body = bytes.fromhex(content)
     data = encode(coded)
     assert data.endswith(bytes([number]) + body)
@@ -916,8 +917,8 @@ def test_a_part_that_is_no_float_is_refused() -> None:
 
 @given(st.integers(1, 7), st.lists(st.integers(-300_000, 300_000), min_size=1, max_size=20))
 def test_a_quantizer_that_does_not_saturate_is_equation_3_21_as_printed(bits: int, numbers: list[int]) -> None:
-    """u + (⌊(h − u)/Δ⌋ + ½)Δ of any h, the dissertation's, with no more bits than the farthest element needs."""
-    h = np.array(numbers) / 1024.0  # exact in binary
+    """Equation 3.21 of the dissertation, u + (⌊(h − u)/Δ⌋ + ½)Δ, holds for any h; more bits are sent if necessary."""
+    h = np.array(numbers) / 1024.0  # multiples of 1/1024 are exact in binary
     coded = Uniform(bits, -1.0, 1.0, saturate=False).encode(h)
     step = 2.0 / 2**bits
     np.testing.assert_array_equal(coded.values, -1.0 + (np.floor((h + 1.0) / step) + 0.5) * step)

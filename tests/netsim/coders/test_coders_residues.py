@@ -1,4 +1,4 @@
-"""Residue coding: exact with a close guess, detection of a wrong guess, and cost in bits."""
+"""Residue coding: exact if the receiver's guess is close, detection of a wrong guess, and cost in bits."""
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ def test_the_checksum_misses_few_wrong_numbers() -> None:
     parts = [np.arange(50)]
     coded = Residues.of(parts, [2])
     rng = np.random.default_rng(2)
-    # Every wrong unwrapping is off by multiples of 4.
+    # Every wrong unwrapping differs from the value by a multiple of 4.
     missed = sum(coded.unwrapped([parts[0] + 4 * rng.integers(-5, 6, 50)]) is not None for _ in range(2000))
     assert missed <= 2
 
@@ -77,8 +77,8 @@ def test_the_checksum_misses_few_wrong_numbers() -> None:
         b"",
         b"\x01",
         b"\x00\x00\x00\x05",
-        b"\x01\x00\x00\x00\x05",  # five residues of no bits
-        b"\x01\x31\x00\x00\x00",  # 49 bits
+        b"\x01\x00\x00\x00\x05",  # five residues of 0 bits
+        b"\x01\x31\x00\x00\x00",  # a width of 49 bits
         b"\x01\x08\x00\x00\x05abcd",
         b"\x01\x08\x00\x00\x92\x01\x05abcde",
         b"\x01\x01\x00\x00\xcf\x00\x00\xff\xff\xff\xff\xff\xff",

@@ -1,4 +1,4 @@
-"""Natural compression, matrices of low rank, and coders of a model's tensors, against their papers."""
+"""Natural compression, low-rank matrices, and coders of a model's tensors, against their papers."""
 
 import itertools
 from typing import Any
@@ -50,7 +50,7 @@ def test_natural_compression_is_the_papers() -> None:
 
 
 def test_it_is_unbiased_with_an_eighth_of_the_square_as_variance() -> None:
-    # (t − 1)(2 − t) is t²/9 for t = 3/2, and t²/8 for 4/3, the worst case.
+    # Between 1 and 2 the variance is (t − 1)(2 − t): t²/9 for t = 3/2, and t²/8 for t = 4/3, the worst case.
     x = np.array([1.0, 1.5, 4.0 / 3.0, -1.9, -3.2, 2.0**-130, 0.0])
     draws = rng(5)
     many = np.array([Natural().encode(x, draws).values for _ in range(20_000)])
@@ -61,7 +61,7 @@ def test_it_is_unbiased_with_an_eighth_of_the_square_as_variance() -> None:
     assert variance[0] == variance[6] == 0.0
     np.testing.assert_allclose(variance[1:3], [1.5**2 / 9.0, (4.0 / 3.0) ** 2 / 8.0], rtol=0.03)
     assert np.all(variance[:5] <= x[:5] ** 2 / 8.0 * 1.03)
-    # Values below float32's smallest normal number round to it or to 0.
+    # Values below float32's smallest normal number are rounded to that number or to 0.
     assert set(many[:, 5]) == {0.0, 2.0**-126}
     np.testing.assert_allclose(many[:, 5].mean(), x[5], rtol=0.15)
 
@@ -212,7 +212,7 @@ def test_hostile_factors_are_refused() -> None:
 
 
 def tensors(vector: Any) -> dict[str, Any]:
-    """Return the tensors as matrices or vectors, by their names."""
+    """Split a vector into the model's tensors, by name."""
     cut = np.split(vector, np.cumsum([24, 40, 5])[:3])
     return dict(zip(SHAPES, [cut[0].reshape(4, 6), cut[1].reshape(5, 8), *cut[2:]], strict=True))
 
@@ -307,7 +307,7 @@ def test_bad_parts_are_refused() -> None:
 
 
 class Distance:
-    """The cost ½‖θ − c‖², whose minimum over all agents is the mean of their c."""
+    """The cost ½‖θ − c‖² of one agent; the sum over all agents is minimal at the mean of their c."""
 
     size = 70
 

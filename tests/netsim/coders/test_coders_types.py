@@ -1,4 +1,4 @@
-"""Users' coded types: their wire numbers, and errors in their methods."""
+"""Coded types that users define: their numbers in frames, and errors in their methods."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,9 +35,9 @@ from tests.parts import every
 
 @pytest.fixture(autouse=True)
 def numbers() -> Iterator[None]:
-    """Unregister the types that a test registers."""
+    """Unregister the coded types that a test registers."""
     before = dict(registry.KINDS), dict(registry.NUMBERS)
-    # Documentation examples that ran earlier in this process may have taken numbers, too.
+    # Documentation examples that ran earlier in this process may also have registered types.
     for number in [number for number in registry.KINDS if number >= 64]:
         del registry.KINDS[number]
     for kind in [kind for kind, number in registry.NUMBERS.items() if number >= 64]:
@@ -50,7 +50,7 @@ def numbers() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Tenths(Coded):
-    """Whole tenths from -12.7 to 12.7, a byte each."""
+    """Multiples of 0.1 from -12.7 to 12.7, one byte each."""
 
     shape: tuple[int, ...]
     data: bytes
@@ -72,7 +72,7 @@ class Tenths(Coded):
 
 
 class InTenths(Coder):
-    """Rounds to tenths."""
+    """Rounds values to multiples of 0.1."""
 
     def encode(self, vector: Any, rng: np.random.Generator | None = None) -> Tenths:
         tenths = np.rint(10 * np.asarray(vector))
@@ -156,7 +156,7 @@ def test_a_number_is_given_once() -> None:
 
 
 def test_a_class_that_was_defined_anew_takes_the_place_of_the_old() -> None:
-    """As when a cell of a notebook runs again."""
+    """A notebook cell that runs again defines its class a second time."""
     register(100)(Tenths)
     again = dataclass(frozen=True)(type("Tenths", (Tenths,), {"__module__": Tenths.__module__}))
     register(100)(again)
@@ -267,7 +267,7 @@ def test_coders_are_at_the_public_edge() -> None:
         assert getattr(netsim.coders, name) is not None
     assert netsim.coders.Exact is Exact
     assert sorted(registry.KINDS)[:5] == [5, 6, 7, 8, 9]
-    # `read_extension` reads these itself, and would never ask for a coded type.
+    # `read_extension` decodes these numbers itself, before it looks for a coded type.
     assert not {1, 2, 3, 4, 12, 15} & set(registry.KINDS)
     names = {kind.__name__: number for kind, number in registry.NUMBERS.items() if number < 64}
     assert names == {

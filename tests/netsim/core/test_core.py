@@ -1,4 +1,4 @@
-"""The compiled core against its Python twin, beside the fuzz tests of tests/netsim/test_network_fuzz.py."""
+"""The compiled core against its Python twin. The fuzz tests are in tests/netsim/test_network_fuzz.py."""
 
 import os
 import subprocess
@@ -14,11 +14,11 @@ from netsim import Agent, Link, Network, core, topology
 from netsim.core import arrival_queue, frame, records, tally
 from tests.command import ROOT, on_the_other_core, python
 
-# The random networks of tests/fuzzers run on both cores, too; these tests cover random draws and failures.
+# The fuzz tests run random networks on both cores; these tests add random draws and failures.
 BY_TWIN = ["tests/test_laws.py", "tests/netsim/accounting/test_trace.py", "tests/netsim/engine/test_failures.py"]
-# The closed forms of a link's stages.
+# These tests compare a link's stages with closed forms.
 BY_TWIN += ["tests/netsim/transport/test_transmitter.py", "tests/netsim/links/test_links.py"]
-# Ctrl-C ends a process, whatever its core. Of the reordering tests, one is enough for the twin.
+# Skipped or reduced here: Ctrl-C does not depend on the core, and one of the reordering tests is enough.
 ONCE = "control_c or as_their_delays_say and not 0.3"
 
 
@@ -56,7 +56,7 @@ def test_an_unknown_core_is_refused_in_one_line() -> None:
 
 
 class Relay(Agent):
-    """Sends messages each round, and records the order of the set of received ones."""
+    """Sends messages each round, and records the iteration order of the set of received messages."""
 
     def __init__(self) -> None:
         self.order: list[Any] = []
@@ -69,7 +69,7 @@ class Relay(Agent):
 
 
 def orders(*, first: Sequence[str] = (), **settings: Any) -> list[list[Any]]:
-    """Return the orders recorded by 8 agents in a network whose first agents are ``first``."""
+    """Return the orders recorded by 8 agents in a network whose first nodes are ``first``."""
     graph: nx.Graph[Any] = nx.Graph()
     graph.add_nodes_from(first)
     graph.add_edges_from(nx.relabel_nodes(topology.complete(8), {i: f"agent {i}" for i in range(8)}).edges)

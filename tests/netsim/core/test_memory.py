@@ -1,4 +1,4 @@
-"""Memory of large vectors is used again, and not returned to the system in each round."""
+"""Memory of large vectors is reused instead of being returned to the system after each round."""
 
 import os
 import platform
@@ -31,5 +31,5 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * resource.g
 def test_large_vectors_use_memory_again() -> None:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     done = subprocess.run([sys.executable, "-c", _CODE], check=True, capture_output=True, text=True, env=plain)
-    # One round's frames and sums are 96 MB; all rounds' would be 768 MB.
+    # Frames and sums of one round need 96 MB. Without reuse, all rounds together would need 768 MB.
     assert int(done.stdout) < 1.5 * 96 * 2**20

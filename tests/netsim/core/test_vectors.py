@@ -1,4 +1,4 @@
-"""Vectors and coded arrays in frames: on every path, the bytes equal the codec's and the values numpy's."""
+"""Vectors and coded arrays in frames: on every code path, the bytes equal the codec's and the values equal numpy's."""
 
 import pickle
 import random
@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 
 class Talker(Agent):
-    """Broadcasts one payload a round, and stores what it hears."""
+    """Broadcasts one payload a round, and stores the payloads it receives."""
 
     def __init__(self, payloads: list[Any]) -> None:
         self.payloads = payloads
@@ -47,7 +47,7 @@ def exchanged(payloads: list[list[Any]]) -> tuple[list[Talker], Any]:
 
 
 def odd_arrays() -> list[Array]:
-    """Return arrays of every kind that an agent might send."""
+    """Return one array of every unusual kind that an agent might send."""
     values = RNG.normal(size=40) * 10.0 ** RNG.integers(-30, 30, size=40)
     special = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 5e-324, 3.4e38, -1.5])
     signalling = np.array([0x7F800001, 0xFFA00000, 0x7FC12345], dtype=np.uint32).view(np.float32)
@@ -187,7 +187,7 @@ def test_the_bytes_of_any_payload_are_the_codecs(seed: int) -> None:
 @register(119)
 @dataclass(frozen=True)
 class Refusing(Coded):
-    """An object whose encoding raises its own error."""
+    """An object whose encoding raises an error of its own."""
 
     shape: tuple[int, ...]
     error: str

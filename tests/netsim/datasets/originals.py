@@ -1,4 +1,4 @@
-"""Small originals in their published formats, with the tables expected from them, written by hand."""
+"""Small original files in the published format of each data set, and the expected tables, written by hand."""
 
 import datetime
 import gzip
@@ -18,7 +18,7 @@ AIR_CSV = (
     "10/03/2004;18.00.00;2,6;1360;150;11,9;1046;166;1056;113;1692;1268;13,6;48,9;0,7578;;\r\n"
     "10/03/2004;06.00.00;-200;1292;112;9,4;955;103;1174;92;1559;972;13,3;47,7;0,7255;;\r\n" + 3 * (";" * 16 + "\r\n")
 )
-"""UCI's text: semicolons, decimal commas, two columns and some rows of nothing."""
+"""The format of UCI's text: semicolons, decimal commas, two empty columns and three empty rows at the end."""
 
 
 def zipped(files: Mapping[str, bytes | str]) -> bytes:
@@ -31,7 +31,7 @@ def zipped(files: Mapping[str, bytes | str]) -> bytes:
 
 
 def tarred(files: Mapping[str, bytes]) -> bytes:
-    """Return a .tar.gz archive with a folder."""
+    """Return a .tar.gz archive whose files are in a folder."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name, data in files.items():
@@ -42,7 +42,7 @@ def tarred(files: Mapping[str, bytes]) -> bytes:
 
 
 def air_xlsx() -> bytes:
-    """Return UCI's workbook: dates, times, and more digits than the text has."""
+    """Return a workbook like UCI's, with dates, times, and more digits than the text file."""
     book = openpyxl.Workbook()
     sheet = book.active
     assert sheet is not None
@@ -68,26 +68,26 @@ AIR = (
 
 
 def air_zip() -> bytes:
-    """Return the content of air+quality.zip as served by UCI."""
+    """Return an archive with the files of air+quality.zip as served by UCI."""
     return zipped({"AirQualityUCI.csv": AIR_CSV, "AirQualityUCI.xlsx": air_xlsx()})
 
 
 def mat(**arrays: np.ndarray) -> bytes:
-    """Return a file of MATLAB."""
+    """Return a MATLAB file with the given arrays."""
     buffer = io.BytesIO()
     savemat(buffer, arrays)
     return buffer.getvalue()
 
 
 def npy(array: np.ndarray) -> bytes:
-    """Return a file of a single array."""
+    """Return a .npy file of one array."""
     buffer = io.BytesIO()
     np.save(buffer, array)
     return buffer.getvalue()
 
 
 def idx(array: np.ndarray) -> bytes:
-    """Return a compressed idx file of bytes: LeCun's format."""
+    """Return a compressed file of bytes in LeCun's idx format."""
     head = bytes([0, 0, 8, array.ndim]) + b"".join(size.to_bytes(4, "big") for size in array.shape)
     return gzip.compress(head + array.astype(np.uint8).tobytes())
 
@@ -202,7 +202,7 @@ TABLES: dict[str, tuple[dict[str, bytes], str]] = {
         + "".join(f"{part},1163438041250,20,1,21.21,3.0,51.5,22.08,20.0,28.0\n" for part in _PARTS),
     ),
 }
-"""For each data set of a table: its original files by name, and the text of the table."""
+"""For each data set that is a table: its original files by name, and the text of the prepared table."""
 
 _IMAGES = np.arange(5 * 784).reshape(5, 28, 28) % 256
 ARRAYS: dict[str, tuple[dict[str, bytes], dict[str, np.ndarray]]] = {
@@ -220,4 +220,4 @@ ARRAYS: dict[str, tuple[dict[str, bytes], dict[str, np.ndarray]]] = {
         {"A.up": np.array([3, 0, 7], np.int32), "A.down": np.array([0, 7], np.int32)},
     ),
 }
-"""The same for the sets of arrays."""
+"""For each data set of arrays: its original files by name, and the prepared arrays."""

@@ -1,4 +1,4 @@
-"""Each preparation on an original in the published shape, and the SHA-256 of the registry on prepared files."""
+"""Preparation functions on small originals in the published formats; prepared files against the registry's SHA-256."""
 
 import gzip
 import os
@@ -88,7 +88,7 @@ def test_the_prepared_files_at_hand_have_the_registrys_digests() -> None:
 
 
 def _back(name: str, lines: list[str]) -> dict[str, bytes]:
-    """Return the original form of a prepared table."""
+    """Return original files from which the preparation gives the table ``lines``."""
     head, *rows = lines
     if name == "letter":
         moved = (row.rpartition(",") for row in rows)

@@ -1,4 +1,4 @@
-"""Data sets are downloaded, from a server on this machine, completely or not at all."""
+"""Data sets are downloaded from a server on this machine, completely or not at all."""
 
 import dataclasses
 import hashlib
@@ -47,7 +47,7 @@ main()
 
 
 class Server(ThreadingHTTPServer):
-    """Serves files by their paths; sends half of those in ``cut``, and continues once ``goes_on`` is set."""
+    """Serves files by path. For the paths in ``cut`` it sends half the file, and the rest once ``goes_on`` is set."""
 
     daemon_threads = True
 
@@ -59,7 +59,7 @@ class Server(ThreadingHTTPServer):
         self.is_half, self.goes_on = threading.Event(), threading.Event()
 
     def address(self, name: str, data: bytes) -> str:
-        """Serve a file, and return its address."""
+        """Serve a file, and return its URL."""
         self.files[f"/{name}"] = data
         return f"http://127.0.0.1:{self.server_port}/{name}"
 
@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data[half:])
 
     def log_message(self, format: str, *words: Any) -> None:
-        """Say nothing."""
+        """Suppress the server's log."""
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def served(server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """A server of an original of airquality, which the registry lists with the digest of the prepared table."""
+    """Serve an original of airquality; its registry entry has this server's URL and the prepared table's digest."""
     enter(monkeypatch, server.address("air+quality.zip", air_zip()))
     return server
 
@@ -125,7 +125,7 @@ def get(tmp_path: Path, *words: str) -> Done:
 
 
 def left(cache: Path) -> set[str]:
-    """Return the files in the cache, without the empty lock file."""
+    """Return the names of the files in the cache, except the lock file."""
     found = {path.name for path in cache.iterdir()} if cache.exists() else set()
     return found - {f".{NAME}.lock"}
 
@@ -168,7 +168,7 @@ def test_files_of_the_cache_are_recorded_by_name(cache: Path, tmp_path: Path, mo
         assert datasets.find(NAME) == cache / FILE
     assert read == {f"$NETSIM_CACHE/{FILE}": hashlib.sha256(b"x").hexdigest()}
     assert datafiles.changed_files(read) == []
-    # The cache folder moves, or the file is in the other folder.
+    # The record stays valid if the cache folder moves, or if the file is found in NETSIM_DATA instead.
     monkeypatch.setenv("NETSIM_CACHE", str(cache.rename(tmp_path / "moved")))
     assert datafiles.changed_files(read) == []
     monkeypatch.setenv("NETSIM_CACHE", str(cache))
@@ -178,7 +178,7 @@ def test_files_of_the_cache_are_recorded_by_name(cache: Path, tmp_path: Path, mo
 
 
 def refused(tmp_path: Path, cache: Path, *words: str) -> str:
-    """Return the one-line refusal of a data set; check that no file is left."""
+    """Return the one-line error of a refused data set, after checking that no file is left."""
     done = get(tmp_path, *words)
     assert done.returncode == 2
     assert left(cache) == set()
@@ -268,7 +268,7 @@ def test_what_is_damaged_in_the_cache_is_fetched_again(served: Server, cache: Pa
 
 
 def child(server: Server, cache: Path, limit: int = 0) -> "subprocess.Popen[str]":
-    """Start the command in a separate process, whose files are limited to a number of bytes."""
+    """Start the command in a process that may write files of at most ``limit`` bytes (0: unlimited)."""
     words = [datasets.SETS[NAME].addresses[0], DIGEST, str(limit)]
     pipe = subprocess.PIPE
     return subprocess.Popen([sys.executable, "-c", CHILD, *words], cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
@@ -363,7 +363,7 @@ def test_synthetic_motes_are_much_like_the_labs(cache: Path) -> None:
     graph, links = synthetic_lab()
     heard = [1.0 - link.loss_model.mean for link in links.values()]
     assert (len(graph), graph.number_of_edges()) == (53, 200)
-    # Intel lab: 53 motes, 202 links, mean reception 0.50, and almost all links asymmetric.
+    # Known properties of the Intel lab data: 53 motes, 202 links, mean reception 0.50, and almost all links asymmetric.
     assert sum(heard) / len(heard) == pytest.approx(0.5, abs=0.07)
     apart = [abs(links[a, b].loss_model.mean - links[b, a].loss_model.mean) for a, b in graph.edges]
     assert max(apart) > 0.2

@@ -1,4 +1,4 @@
-"""The script docs/examples/outside.py: two processes over UDP, and a device at a serial line."""
+"""The script docs/examples/outside.py: two processes connected by UDP, and a device at a serial port."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tests.parts import pseudo_terminal
 SCRIPT = ROOT / "docs" / "examples" / "outside.py"
 
 
-# Slow: a hundred rounds in real time, in four processes. If one is held up for long, they are tried again.
+# Slow: a hundred rounds in real time, in four processes. The test is repeated if a process is suspended for long.
 @pytest.mark.slow
 def test_the_run_outside_is_the_simulation_and_what_the_page_shows(tmp_path: Path) -> None:
     for end in pseudo_terminal():

@@ -52,13 +52,13 @@ HARD = Link(
     duplicate=0.1,
     corrupt=0.1,
 )
-# A round takes an eighth of a second of real time; if the machine is late, `deployed` doubles it.
+# A round takes an eighth of a second of real time. If the machine is late, `deployed` doubles it.
 PACE = 0.8
 
 
 @pytest.fixture(autouse=True)
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads start sooner than processes, but not at once on a busy machine."""
+    """Shorten the wait for the other parts: threads start faster than processes, but still not instantly."""
     monkeypatch.setattr(node, "_START_MARGIN", 1.5)
 
 
@@ -85,7 +85,7 @@ def conserved(run: Run) -> None:
 
 
 class Staggered(Agent):
-    """Ends in its turn, some agents long before others."""
+    """Runs for a given number of rounds, which differs between agents, and counts received frames."""
 
     def __init__(self, rounds: int) -> None:
         self.count = rounds
@@ -98,7 +98,7 @@ class Staggered(Agent):
 
 
 class Word(Agent):
-    """Sends its neighbours a word each round."""
+    """Broadcasts a short message each round."""
 
     def __init__(self, number: int = 0, rounds: int = 6) -> None:
         self.count = rounds
@@ -110,7 +110,7 @@ class Word(Agent):
 
 
 class Questioner(Agent):
-    """Sends a request in the background, and ends before it arrives."""
+    """Sends requests in the background, and ends before they arrive."""
 
     def __init__(self, number: int) -> None: ...
 
@@ -130,7 +130,7 @@ class Questioner(Agent):
 
 
 class Taker(Agent):
-    """Reads all frames that will ever arrive."""
+    """Reads its inbox until no frame can arrive any more."""
 
     def __init__(self, number: int) -> None:
         self.got: list[Any] = []
@@ -142,7 +142,7 @@ class Taker(Agent):
 
 
 class Patient(Agent):
-    """Stops waiting after a time, and continues."""
+    """Waits for a frame with a time limit, and then continues."""
 
     def __init__(self, number: int) -> None:
         self.gave_up = False
@@ -157,7 +157,7 @@ class Patient(Agent):
 
 
 class Waiter(Agent):
-    """Waits for two frames."""
+    """Waits for one frame from each of its two neighbours."""
 
     def __init__(self, number: int) -> None: ...
 
@@ -169,13 +169,13 @@ class Waiter(Agent):
 
 @dataclass(frozen=True)
 class Note:
-    """An object that agents hold only during the run."""
+    """An object that agents store only during the run."""
 
     heard: int
 
 
 class Holder(Word):
-    """Holds objects of its process, and acquires more during the run."""
+    """Holds objects that cannot leave their process, and acquires more of them during the run."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -224,15 +224,15 @@ class Case:
     probes: Sequence[Probe] = ()
     deployed: dict[str, Any] = field(default_factory=dict)
     attributes: Sequence[str] = ()
-    # The numbers of the rows.
+    # The indices of the rows to compare; None compares all.
     rows: Sequence[int] | None = None
-    # Without rounds processes wait for each other at the end, and only the frames equal the simulation's.
+    # Without rounds, processes wait for each other at the end: then only the frames equal the simulation's.
     is_whole: bool = True
 
 
 THREE: dict[str, Any] = {"parts": 3, "pace": 0.6}
 TWO: dict[str, Any] = {"parts": 2, "pace": 0.6}
-# An answer must really have arrived at the time given by its link's model, so links must be slower.
+# Answers really have to arrive by the time that the link's model gives them, so these links are slow.
 SLOW = {"rounds": 3}
 CASES = {
     "ideal": Case(network, [spread], attributes=["value"]),
@@ -249,7 +249,7 @@ CASES = {
     "damaged after the end": Case(
         partial(ring, Word, link=Link(corrupt=0.3, crc=False, latency=latency.uniform(1e-3, 0.2))), deployed=THREE
     ),
-    # Requests arrive one real millisecond after the end, before other processes know of it.
+    # The requests arrive a real millisecond after the end, before the other processes know of the end.
     "sent once the books are closed": Case(partial(ring, Questioner, latency=0.1003), deployed=THREE),
     "a clock is late": Case(skewed({3: 0.25, 1: -0.02}), deployed=THREE, rows=range(1, 9)),
     "all clocks are late": Case(skewed({i: 0.37 + 0.02 * i for i in range(6)}), deployed=THREE, rows=range(4, 11)),
@@ -294,7 +294,7 @@ def test_it_is_the_simulation_to_the_last_bit(name: str, tmp_path: Path) -> None
 
 
 class Asker(Agent):
-    """Requests numbers from its neighbours, and sends one of them a word."""
+    """Sends its neighbours requests, and sends one of them a final message."""
 
     def __init__(self) -> None:
         self.got: list[float] = []
@@ -316,7 +316,8 @@ def test_requests_replies_and_words_cross(tmp_path: Path) -> None:
         graph = nx.cycle_graph(4)
         return Network(graph, Link(latency=0.01), round_period=1.0), {i: Asker() for i in graph}
 
-    # Each agent sends a message to its first neighbour. No agent's first neighbour is 3, so agent 3 waits for ever.
+    # Each agent sends its final message to its first neighbour. Agent 3 is nobody's first neighbour, so it waits for
+    # ever.
     outcome = in_parts(make, tmp_path, pace=1.0, patience=5.0)
     raised = [each for each in outcome.values() if isinstance(each, BaseException)]
     assert len(raised) == 1
@@ -331,7 +332,7 @@ def test_requests_replies_and_words_cross(tmp_path: Path) -> None:
 
 
 class Beating(UDP):
-    """Records the sizes of its heartbeats."""
+    """A transport that records the sizes of its heartbeats."""
 
     def __init__(self, *given: Any, **settings: Any) -> None:
         super().__init__(*given, **settings)
@@ -349,9 +350,9 @@ def test_beats_are_small_however_many_links_there_are() -> None:
         return Network(graph, round_period=PERIOD), {name: Average(float(name), 3) for name in graph}
 
     peers = shares(addresses(2), range(60))
-    # However long the machine suspends a part, no other part gives up on it.
+    # The patience is so long that no part gives up on another that the machine suspends.
     transports = {here: Beating(here, others, pace=PACE / 4, patience=100.0) for here, others in peers.items()}
-    # In a second run, heartbeats report how the first one ended.
+    # In a second run, heartbeats also report how the first run ended.
     for _ in range(2):
         for outcome in played(make, transports).values():
             assert isinstance(outcome, Run), outcome
@@ -386,7 +387,7 @@ def test_a_part_alone_counts_what_it_saw() -> None:
         assert (run.rounds["<lambda>"] == 3).all()
         table = run.ledger.table()
         here = table["sender"].isin(run.agents)
-        # 12 rounds, or fewer if the machine delayed the process; each agent broadcasts once a round.
+        # 12 rounds, or fewer if the machine delayed the process; each agent makes one broadcast a round.
         taken = run.ledger.transmissions // len(run.agents)
         assert 0 < taken <= 12
         assert (table[here]["offered"] == taken).all()
@@ -394,7 +395,7 @@ def test_a_part_alone_counts_what_it_saw() -> None:
 
 
 class Ready(Agent):
-    """Becomes ready only while it runs; one of the agents never does."""
+    """Becomes ready to start only during the run; one of the agents never does."""
 
     async def run(self) -> None:
         if self.name == 0:
@@ -425,7 +426,7 @@ def test_agents_of_a_process_that_came_to_nothing_are_not_measured(tmp_path: Pat
 
 
 class Pump(Agent):
-    """Waits for a value that its own background task provides."""
+    """Waits for a value that its background task provides."""
 
     async def pump(self, queue: "asyncio.Queue[Any]") -> None:
         queue.put_nowait(await self.inbox.get())
@@ -457,7 +458,7 @@ def two(
     keys: Any = (None, None),
     **settings: Any,
 ) -> list[Run | BaseException]:
-    """Return the outcomes of two parts that may differ in settings and keys."""
+    """Run two parts, which may differ in settings and keys; return the outcome of each."""
     peers = shares(addresses(2), list(make()[0].graph))
     transports = {
         here: UDP(here, others, pace=PACE, key=key, **settings)
@@ -481,7 +482,7 @@ def test_who_runs_something_else_is_refused() -> None:
 
 class Shouter(Agent):
     async def run(self) -> None:
-        # Many rounds, because a process that starts late joins the round that is open then.
+        # The loop is long because a process that starts late joins in the round that is then open.
         async for _ in self.rounds(100):
             await self.broadcast("much", np.zeros(9000))
             await self.collect()
@@ -565,7 +566,7 @@ def test_an_address_that_is_taken_is_named() -> None:
 
 
 class Wall:
-    """A wall clock on which only sleep takes time, whatever the machine does."""
+    """Replaces the wall clock: only sleep advances it, however slow the machine is."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -574,12 +575,12 @@ class Wall:
         return self.seconds
 
     def sleep(self, seconds: float) -> list[Any]:
-        """Advance by a little more than the given seconds, because real sleeps do; no socket becomes ready."""
+        """Advance slightly more than the given seconds, as real sleeps do; report no socket as ready."""
         self.seconds += seconds + 1e-9
         return []
 
     def paced(self, epoch: float) -> PacedSelector:
-        """Return a selector that sleeps on it: ten simulated seconds in one, half a second of slack."""
+        """Return a selector that sleeps on this clock, with pace 10 and a slack of half a second."""
         selector = PacedSelector(epoch, pace=10.0, slack=0.5)
         selector._sockets.select = self.sleep
         return selector
@@ -599,7 +600,7 @@ def test_an_instant_is_what_it_was_to_be_though_the_machine_comes_late(wall: Wal
 
     def late() -> None:
         times.append(loop.time())
-        wall.sleep(0.03)  # 0.3 s of simulated time
+        wall.sleep(0.03)  # 0.3 s of simulated time at pace 10
 
     for when in (0.0, 0.1, 2.0):
         loop.call_at(when, late)
@@ -609,7 +610,7 @@ def test_an_instant_is_what_it_was_to_be_though_the_machine_comes_late(wall: Wal
     loop.close()
     assert times == [0.0, 0.1, 2.0]
     assert selector.overruns == 0
-    # An event due at 0.1 s, 10 ms on the wall, is handled after 30 ms.
+    # The event at 0.1 s is due at 10 ms on the wall, and handled at 30 ms.
     assert selector.longest_lag == pytest.approx(0.02, rel=1e-6)
 
 
@@ -622,7 +623,7 @@ def test_a_clock_that_falls_behind_jumps(wall: Wall) -> None:
     loop.call_at(10.0, loop.stop)
     loop.run_forever()
     loop.close()
-    # 0.1 s of simulated time, then the 2 s that it slept.
+    # The event at 0.1 s blocks the loop for 2 s of simulated time, more than the slack, so the clock jumps to 2.1 s.
     assert times == [pytest.approx(2.1, rel=1e-6)]
     assert selector.overruns == 1
 

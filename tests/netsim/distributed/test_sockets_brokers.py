@@ -1,4 +1,4 @@
-"""Datagrams over brokers: one network in several parts, connected by a real mosquitto or nats-server."""
+"""Datagrams over message brokers: one network in several parts, connected by a real mosquitto or nats-server."""
 
 import asyncio
 import gc
@@ -56,14 +56,14 @@ def transports(broker: str, **settings: Any) -> dict[str, MQTT]:
 
 
 async def failed(transport: Transport) -> None:
-    """Wait until a transport has failed."""
+    """Wait until the transport has failed."""
     async with asyncio.timeout(20):
         while transport.failure is None:
             await asyncio.sleep(0.01)
 
 
 async def heard(transport: MQTT, seconds: float = 5.0, count: int = 1) -> list[bytes]:
-    """Return up to ``count`` datagrams, or those received before ``seconds`` of silence."""
+    """Return up to ``count`` datagrams; stop earlier after ``seconds`` without one."""
     came: asyncio.Queue[bytes] = asyncio.Queue()
     transport.receive_with(came.put_nowait)
     found: list[bytes] = []
@@ -102,7 +102,7 @@ def test_a_broker_that_dies_ends_all_parts_in_one_line(tmp_path: Path) -> None:
             if row == 3:
                 process.kill()
 
-        # More rounds than this test needs.
+        # The test stops the run long before its 10,000 rounds are over.
         outcome = played(lambda: averaging(Link(), 10_000), transports(address), progress=note)
     line = f"broker = '{address}': the connection was lost (closed by the broker)"
     for name in NAMES:
@@ -123,7 +123,7 @@ def test_a_broker_that_dies_as_something_is_sent_is_a_failure_and_no_error(tmp_p
             await transport.open()
             process.kill()
             process.wait()
-            # The connection has been closed; the loop reads that in the pass in which a message is sent.
+            # The broker has closed the connection; the loop notices it in the pass in which the next message is sent.
             await asyncio.sleep(0)
             for _ in range(sends):
                 transport.send("b", b"data")
@@ -206,7 +206,7 @@ def test_the_connection_may_be_encrypted(tmp_path: Path) -> None:
         assert asyncio.run(meet(address, ssl.create_default_context(cafile=str(certificate))))
         with pytest.raises(NetsimError, match=rf"^broker = '{address}': cannot be reached \(.*self.signed"):
             asyncio.run(meet(address, ssl.create_default_context()))
-        # paho leaves the socket of a handshake that failed to the collector.
+        # After a failed handshake, paho leaves closing the socket to the garbage collector.
         gc.collect()
 
 
@@ -248,7 +248,7 @@ def test_what_waits_is_bounded_and_the_rest_is_lost(tmp_path: Path, monkeypatch:
             await asyncio.sleep(0)
         process.send_signal(signal.SIGCONT)
         found = await heard(other, 2.0, len(sent))
-        # Once all messages are read, the queue has room again.
+        # Once all messages are read, the queue accepts new ones.
         one.send("2", b"after")
         after = await heard(other)
         await one.close()
@@ -328,14 +328,14 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 def made(example: str, *args: Any, **settings: Any) -> Any:
-    """Return a transport from an example, which defines one class."""
+    """Create a transport from the one class that a documentation example defines."""
     module = runpy.run_path(str(EXAMPLES / f"{example}_transport.py"))
     [kind] = [each for each in module.values() if isinstance(each, type) and each.__module__ == "<run_path>"]
     return kind(*args, **settings)
 
 
 def play(example: str, *args: Any, **settings: Any) -> None:
-    """Play a part of a run in a separate process."""
+    """Run one part of a network in a separate process."""
     network, agents = averaging(IMPAIRED)
     network.run(agents, [spread], transport=made(example, *args, **settings))
 

@@ -1,4 +1,4 @@
-"""Attacks on a run in several processes (docs/security.md): strangers, replays, damaged files."""
+"""Attacks on a run in several processes (docs/security.md): datagrams of strangers, replays, damaged files."""
 
 import collections
 import os
@@ -29,7 +29,7 @@ from tests.fuzzers.journals import build, call, maker, named, new, plain, refer,
 from tests.netsim.distributed.test_sockets import PACE, conserved, network
 from tests.parts import Average, addresses, in_parts, must_be_the_same, played, shares, spread
 
-# Processes that meet over real sockets, and wait in real time.
+# Slow: processes connect over real sockets and wait in real time.
 pytestmark = pytest.mark.slow
 
 KEY = b"sixteen bytes at least"
@@ -93,7 +93,7 @@ def test_no_bytes_make_anything_but_refused() -> None:
     rng = random.Random(1)
     for _ in range(3000):
         body = rng.randbytes(rng.randrange(200))
-        # As an attacker with the key could.
+        # This simulates an attacker who has the key.
         import hmac
 
         data = b"nsm1" + hmac.digest(KEY, body, "sha256")[:16] + body
@@ -102,7 +102,7 @@ def test_no_bytes_make_anything_but_refused() -> None:
 
 
 class Recorded(UDP):
-    """Records its datagrams."""
+    """A transport that records the datagrams it sends."""
 
     def __init__(self, *given: Any, **settings: Any) -> None:
         super().__init__(*given, **settings)
@@ -115,7 +115,7 @@ class Recorded(UDP):
 
 
 def attack(to: str, transports: list[Recorded], over: threading.Event) -> int:
-    """Send hostile datagrams to an address until the run is over; return their number."""
+    """Send hostile datagrams to an address until the run is over; return how many were sent."""
     rng = random.Random(2)
     host, _, port = to.rpartition(":")
     sent = 0
@@ -161,7 +161,7 @@ def test_a_run_goes_on_under_attack_and_counts_it(tmp_path: Path) -> None:
 
 
 def meeting() -> tuple[Membership, Membership, list[bytes]]:
-    """Return two processes that exchange hellos, and the datagrams of the second."""
+    """Let two processes exchange hellos; return both, and the datagrams of the second."""
     first = Membership(UDP("127.0.0.1:9001", {"127.0.0.1:9002": [1]}, key=KEY))
     other = Membership(UDP("127.0.0.1:9002", {"127.0.0.1:9001": [0]}, key=KEY))
     for membership in (first, other):
@@ -211,7 +211,7 @@ def test_a_heartbeat_with_a_field_that_none_has_is_malformed(change: dict[str, A
 
 
 def test_a_recording_does_not_begin_a_run() -> None:
-    # Replayed datagrams of an earlier process with the same name and key do not answer this process's hello.
+    # Datagrams replayed from an earlier process with the same name and key must not answer this process's hello.
     first, other, heard = meeting()
     for _ in range(5):
         other.send_heartbeat()
@@ -231,7 +231,7 @@ def test_a_recording_does_not_begin_a_run() -> None:
 FOREIGN = [
     *(("os", "system"), ("builtins", "eval"), ("networkx.classes.graph", "Graph"), ("pathlib", "PosixPath")),
     *(("numpy", "ndarray"), ("numpy", "dtype"), ("numpy._core.numeric", "_frombuffer"), ("copyreg", "__newobj__")),
-    # Reached through a module that imports it.
+    # Attributes reached through a module that an allowed module imports.
     *(("netsim.transport.inbox", "asyncio.subprocess.subprocess.Popen"), ("netsim.transport.inbox", "asyncio.Queue")),
     *(("tests.parts", "subprocess.Popen"), ("tests.parts", "Path"), ("netsim.agents", "os.system")),
     *(("netsim.distributed.states", "importlib.import_module"), ("builtins", "list.append")),
@@ -262,7 +262,7 @@ def test_a_state_has_nothing_called_and_gives_attributes_only_to_what_it_made() 
     must_not_be_read(
         maker("_method", agent, plain("__init__")) + maker("_of_arguments", own, plain(1)), "not created from"
     )
-    # Pickle instructions other than those that states use are refused.
+    # Pickle instructions that no state uses are refused.
     for value in (b"cos\nsystem\n", b"(Vtrue\nios\nsystem\n", b"\x82\x01"):
         must_not_be_read(value)
 
@@ -274,7 +274,7 @@ def test_a_random_generator_is_given_no_place_beyond_its_numbers(place: int) -> 
         state: Any = stream.get_state(legacy=False) if name == "RandomState" else stream.state
         where = state if name == "Philox" else state["state"]
         where["buffer_pos" if name == "Philox" else "pos"] = place
-        # Arrays as encoded in a state.
+        # Encode the arrays as they are encoded in a state.
         items = b"".join(plain(key) + in_a_state(each) for key, each in state.items())
         content = b"}(" + items + b"u"
         made = maker("_old_generator", content) if name == "RandomState" else maker("_bits", plain(name), content)
@@ -339,14 +339,14 @@ def test_gathering_a_hostile_journal_ends_in_one_line(what: str) -> None:
 
 
 def test_hostile_journals_are_gathered_or_refused_and_nothing_else() -> None:
-    """In a separate process, because a failure may kill it."""
+    """Runs in a separate process, because a failure could crash it."""
     command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzzers.journals", "0", "150"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     count = int(done.stdout.split()[2])
     assert 10 < count < 75
     if sys.platform == "linux":
-        # No allocation was as large as a file's claim.
+        # No allocation was as large as the size that a damaged file claims.
         assert int(done.stdout.split()[4]) < 600
 
 
@@ -369,7 +369,7 @@ def journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without_end(part: Path, rng: random.Random) -> None:
-    """Cut a file off somewhere, as a copy that was broken off."""
+    """Truncate a file at a random position, as an interrupted copy would."""
     os.truncate(part, rng.randrange(part.stat().st_size))
 
 
@@ -394,7 +394,7 @@ def test_a_part_that_is_cut_off_later_is_named_or_adds_up(journals: Path, tmp_pa
             )
             seen.add(next(each for each in named if each in says))
         else:
-            # All frames that the part sent are there; the last ones it received may be missing.
+            # All frames that the part sent are present; the last ones that it received may be missing.
             conserved(run)
             seen.add("missing" if run.ledger.table()["missing"].sum() else "nothing missing")
     assert "must be whole; others have frames" in seen
@@ -402,7 +402,7 @@ def test_a_part_that_is_cut_off_later_is_named_or_adds_up(journals: Path, tmp_pa
 
 @pytest.mark.parametrize("byte", [0, 4, 8, 12, 16], ids=["size", "what", "body's", "head's", "body"])
 def test_a_damaged_entry_is_named(byte: int, journals: Path, tmp_path: Path) -> None:
-    """Damage in the middle of a file must not silently drop the entries after it."""
+    """If damage in the middle of a file went unnoticed, the entries after it would be dropped silently."""
     folder = tmp_path / "parts"
     shutil.copytree(journals, folder)
     part = sorted((folder / "run-0").glob("*.journal"))[0]
@@ -426,7 +426,7 @@ def test_a_journal_that_is_cut_off_gives_its_first_entries(journals: Path, tmp_p
         found = list(entries(cut))
         assert found == whole[: len(found)]
         assert len(found) < len(whole)
-    # A file of the previous version is refused, too.
+    # Files of the previous format version are refused, too.
     for other in (b"another file", b"netsim journal 2\n" + data[17:]):
         cut.write_bytes(other)
         with pytest.raises(NetsimError, match=r"must be a journal of a process, written by this netsim$"):
@@ -449,7 +449,8 @@ def test_gathering_names_what_is_wrong(journals: Path, tmp_path: Path) -> None:
 def test_a_journal_tells_states_rows_and_events(journals: Path) -> None:
     part = sorted((journals / "run-0").glob("*.journal"))[0]
     kinds = collections.Counter(what for what, _ in entries(part))
-    # Three agents have a state at the beginning, at each row and at the end; a busy machine may miss some rows.
+    # Each of the three agents has a state at the beginning, at each row and at the end; a busy machine may miss some
+    # rows.
     assert kinds[ROW] > 1
     assert kinds[STATE] == 3 * (kinds[ROW] + 2)
 
@@ -458,7 +459,7 @@ short = partial(network, rounds=3)
 
 
 def in_whole(folder: Path, peers: Any) -> None:
-    """Run two parts to their end."""
+    """Run two parts until both have ended."""
     for outcome in in_parts(short, folder, peers=peers, pace=PACE).values():
         assert isinstance(outcome, Run), outcome
 
@@ -474,7 +475,7 @@ def test_a_folder_of_two_deployments_is_refused(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_part_that_is_there_twice_is_refused(journals: Path, tmp_path: Path) -> None:
-    """Its entries would count twice."""
+    """The entries of the duplicate part would be counted twice."""
     folder = tmp_path / "parts"
     shutil.copytree(journals, folder)
     part = sorted((folder / "run-0").glob("*.journal"))[0]
@@ -485,7 +486,7 @@ def test_a_part_that_is_there_twice_is_refused(journals: Path, tmp_path: Path) -
 
 
 def test_parts_of_two_deployments_are_not_put_together(tmp_path: Path) -> None:
-    """All processes are there, but each belongs to another deployment."""
+    """The set of processes is complete, but they come from different deployments."""
     peers, mixed = shares(addresses(2), range(12)), tmp_path / "mixed" / "run-0"
     mixed.mkdir(parents=True)
     for number in range(2):

@@ -1,4 +1,4 @@
-"""Agents' states, written by one process and read by another: values, and shared references."""
+"""Agents' states, written by one process and read by another: values and shared references."""
 
 import collections
 import copy
@@ -61,10 +61,10 @@ def test_an_agent_is_given_what_was_written_of_it() -> None:
     assert np.isnan(here.large[7])
     assert here.notes["list"] == [1, 2, 3, 4]
     assert here.added == {1, 2}  # type: ignore[attr-defined]
-    # Objects that belong to one process keep their local values.
+    # Objects that cannot leave their process keep the reader's local values.
     assert here.stream is stream
     assert here.notes["nested"] is label
-    # Another process of the same agent began again.
+    # A restarted process writes the initial state again.
     reader.restore(0, states[0])
     assert here.large[7] == 7.0
     assert not hasattr(here, "added")
@@ -79,14 +79,14 @@ class Bag(set[int]):
 
 
 class Reader:
-    """Also holds its agent's objects."""
+    """A child object that an agent holds."""
 
     def __init__(self, source: Any) -> None:
         self.source = source
 
 
 def transfer(changes: list[Any], there: Any, here: Any) -> None:
-    """Write one agent's state, initially and after each change, and read it into another agent."""
+    """Write an agent's state at first and after each change, and restore each into another agent."""
     arrays: dict[bytes, bytes] = {}
     writer = StateWriter({0: there}, arrays.__setitem__)
     reader = StateReader({0: here})
@@ -99,7 +99,7 @@ def transfer(changes: list[Any], there: Any, here: Any) -> None:
 
 
 class Walker(Agent):
-    """Holds one object under several names."""
+    """Holds some objects under several attribute names."""
 
     def __init__(self) -> None:
         self.x = self.first = np.arange(3.0)
@@ -115,7 +115,7 @@ class Walker(Agent):
 
 
 def seen(agent: Any) -> dict[str, Any]:
-    """Return an agent's attributes, and the groups of names that share an object."""
+    """Return an agent's attributes, and which names refer to the same object."""
     held = [*vars(agent).items(), *((f"history[{i}]", each) for i, each in enumerate(agent.history))]
     named: dict[int, list[str]] = {}
     for name, value in held + [(f"rows[{i}]", each) for i, each in enumerate(agent.rows)]:
@@ -176,7 +176,7 @@ class Colour(enum.Enum):
 
 
 class Values(Agent):
-    """Holds one value of each kind."""
+    """Holds one value of each supported kind."""
 
     def __init__(self) -> None:
         self.dice = self.also = np.random.default_rng(3)
@@ -211,7 +211,7 @@ class Values(Agent):
 
 
 def test_how_others_have_exceptions_pickled_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As tblib does, which Dask installs.
+    # tblib, which Dask installs, registers such a reducer for exceptions.
     monkeypatch.setitem(copyreg.dispatch_table, ValueError, lambda error: (eval, ("1 / 0",)))
 
     def fail(agent: Values) -> None:
@@ -278,7 +278,7 @@ class Level(enum.IntEnum):
 
 
 class Keeper:
-    """Restores its state by its own method, which reads the whole state."""
+    """Restores its state by its own ``__setstate__``, which reads the complete state."""
 
     def __init__(self) -> None:
         self.parts: Any = {"sizes": [1]}
@@ -318,7 +318,7 @@ ONE_OF_EACH: dict[str, Any] = {
 
 
 def shown(value: Any) -> Any:
-    """Return the attributes of one value that must agree."""
+    """Return the properties of a value that must survive a transfer."""
     if isinstance(value, np.ndarray):
         return value.dtype, value.shape, value.tolist()
     if isinstance(value, np.random.RandomState | np.random.Philox):
@@ -330,7 +330,7 @@ def shown(value: Any) -> Any:
 
 @every("name", ONE_OF_EACH)
 def test_whatever_may_be_held_arrives(name: str) -> None:
-    """Both initially and as attributes added later."""
+    """Values are transferred both in the initial state and as attributes added later."""
 
     def hold(agent: Any) -> None:
         agent.late = [ONE_OF_EACH[name]]

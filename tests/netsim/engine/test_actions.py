@@ -1,4 +1,4 @@
-"""Actions planned with Network.at: their time, their order, and their limits."""
+"""Actions planned with `Network.at`: their time, their order, and their limits."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Agents' tasks: errors are reported, running tasks are kept, and each task belongs to its agent."""
+"""Agents' background tasks: their errors are reported, running tasks are kept alive, and each task has an agent."""
 
 import asyncio
 import gc
@@ -85,7 +85,7 @@ def test_cancelling_what_one_started_is_fine() -> None:
 
 
 class Breaks(Agent):
-    """Raises during cleanup, after some time."""
+    """Raises an error while it cleans up, after a delay."""
 
     def __init__(self, error: BaseException, after: float = 0.0) -> None:
         self.error = error
@@ -128,7 +128,7 @@ PART = f"(test_background.py, line {line_of(part, 'raise ValueError')})"
 
 
 class Forgets(Agent):
-    """Holds no reference."""
+    """Starts a failing task, and keeps no reference to it."""
 
     async def run(self) -> None:
         asyncio.create_task(part())  # noqa: RUF006  that is what this is about
@@ -137,7 +137,7 @@ class Forgets(Agent):
 
 
 class Keeps(Agent):
-    """Holds a reference to its task, and never reads its result."""
+    """Keeps a reference to its failing task, and never reads its result."""
 
     async def run(self) -> None:
         self.task = asyncio.create_task(part())
@@ -145,7 +145,7 @@ class Keeps(Agent):
 
 
 class KeepsInACycle(Agent):
-    """Holds its task in a reference cycle."""
+    """References its failing task only from a reference cycle."""
 
     async def run(self) -> None:
         self.spawn()
@@ -167,7 +167,7 @@ class WaitsForItInVain(Agent):
 
 
 class Leaves(Agent):
-    """Finishes before its task raises."""
+    """Ends before its task raises."""
 
     async def run(self) -> None:
         self.task = asyncio.create_task(part())
@@ -199,7 +199,7 @@ def test_one_that_raises_while_it_cleans_up() -> None:
 
 
 class Asks(Agent):
-    """Retrieves the exception of its task, late, in one of asyncio's ways."""
+    """Retrieves the exception of its failed task a while later, by one of asyncio's means."""
 
     def __init__(self, ask: Callable[[Any], Any]) -> None:
         self.ask = ask
@@ -311,7 +311,7 @@ def test_a_task_of_nobody_that_raises_still_ends_the_run() -> None:
 
 
 def test_errors_go_to_the_run_whose_agent_they_are() -> None:
-    """Two networks on one loop: the run without the failing agent continues."""
+    """Two networks run on one loop: an agent's error ends only the run that contains the agent."""
 
     async def main() -> list[Any]:
         runs = [Network(topology.path(3)).run_async(beside(agent)) for agent in (Rounder(5), Forgets())]

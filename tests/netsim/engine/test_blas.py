@@ -1,4 +1,4 @@
-"""While a network runs BLAS has one thread, or the requested number; afterwards as many as before."""
+"""While a network runs, BLAS uses one thread or the requested number; afterwards it uses as many as before."""
 
 import asyncio
 import threading
@@ -116,7 +116,7 @@ def test_what_is_no_number_of_threads_is_refused_by_name(number: Any) -> None:
 
 
 def test_a_library_that_is_loaded_after_the_first_run_is_limited_in_the_next() -> None:
-    # scipy loads a second BLAS, which the first run cannot know.
+    # scipy loads a second BLAS library after the first run, which therefore could not limit it.
     script = """
 import asyncio, netsim, sys
 from threadpoolctl import threadpool_info

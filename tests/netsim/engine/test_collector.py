@@ -1,4 +1,4 @@
-"""Runs leak no memory: unreferenced objects are collected, although runs collect rarely."""
+"""Runs leak no memory: unreferenced objects are freed, although garbage collection is rare during runs."""
 
 import gc
 import weakref
@@ -10,7 +10,7 @@ from netsim import Network, topology
 
 
 class Full(netsim.RoundAgent):
-    """Holds many objects."""
+    """Holds so many objects that its release is observable."""
 
     count = 1
 

@@ -1,4 +1,4 @@
-"""The end of a run: its time, the counts up to then, and agents that block time or never end."""
+"""The end of a run: its time, the counts up to it, and agents that block simulated time or never end."""
 
 import asyncio
 import gc
@@ -42,7 +42,7 @@ def test_a_run_ends_at_its_time_however_long_agents_take_to_end(after: float) ->
     assert run.ended_at == 5.0
     assert agent.refusal == "agent 1 cannot send 'bye': the run is over and its counts are final"
     assert int(run.ledger.table([])["offered"].iloc[0]) == 10
-    # The attempt to send after the end is not counted.
+    # The attempt to send after the end of the run is not counted.
     assert (
         run.trace_hash
         == Network(topology.path(3)).run(beside(Actor(lambda me: asyncio.sleep(100.0))), until=5.0).trace_hash
@@ -102,7 +102,7 @@ def test_the_refusal_of_another_run_is_an_error() -> None:
 
 
 class Chatter(Agent):
-    """Leaves behind a task, a timer and a shielded task that go on sending."""
+    """Leaves behind a task, a timer and a shielded task, which continue to send."""
 
     async def run(self) -> None:
         self.ended: list[str] = []
@@ -184,7 +184,7 @@ def test_an_agent_that_takes_part_in_rounds_as_it_ends_writes_no_rows() -> None:
 
 
 def test_background_tasks_end_after_their_agents() -> None:
-    """An agent may need its background tasks to clean up."""
+    """An agent may need its background tasks in order to clean up."""
 
     class Flushes(Agent):
         async def run(self) -> None:
@@ -251,7 +251,7 @@ async def poll_in_the_background(me: Actor) -> None:
 
 
 async def poll_by_timers(me: Actor) -> None:
-    """Poll with timers too short for the clock's resolution."""
+    """Poll with timers that are shorter than the clock's resolution."""
     await asyncio.sleep(1.5)
     while True:
         await asyncio.sleep(1e-20)
@@ -386,7 +386,7 @@ async def wait_for_ever(me: Agent) -> None:
 
 
 async def send_again(me: Agent) -> None:
-    """Repeat a send that is refused because the run is over."""
+    """Repeat a send for ever, although it is refused because the run is over."""
     while True:
         try:
             await me.broadcast("x", 1)
@@ -410,7 +410,7 @@ STUBBORN = [swallow, swallow_all, swallow_all_at_once, wait_for_ever, send_again
 
 
 def stubborn(script: Any) -> Agent:
-    """Return an agent whose `run` is the given script."""
+    """Return an agent whose `run` executes the given script."""
     return type("Stubborn", (Agent,), {"run": script})()
 
 
@@ -424,7 +424,7 @@ def test_an_agent_that_does_not_end(script: Any, settings: Any) -> None:
     assert f"waits for {called.get(script, 'sleep()')} (" in message
     assert "(test_end.py, line " in message
     gc.collect()
-    # The process and the network remain usable.
+    # After the failure, the process and the network remain usable.
     assert network.run(beside(Rounder(5))).ended_at == 5.0
 
 
@@ -521,7 +521,7 @@ def test_what_was_frozen_before_stays_frozen() -> None:
 
 @pytest.mark.usefixtures("nothing_frozen")
 def test_frozen_objects_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a program froze many objects, counting them would take longer than a small run."""
+    """If a program has frozen many objects, counting them repeatedly would take longer than a small run."""
     counted: list[str] = []
     monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append("counted") or 1)
     for _ in range(3):
@@ -544,7 +544,7 @@ def test_a_run_that_nobody_holds_is_freed_without_a_collection(loss: float) -> N
 
 
 def test_nothing_is_collected_while_a_large_network_is_wired() -> None:
-    """Wiring creates only long-lived objects, so a collection finds nothing."""
+    """Setting up a network creates only long-lived objects, so a garbage collection would free nothing."""
 
     class Noting(Agent):
         async def run(self) -> None:
@@ -564,5 +564,5 @@ def test_nothing_is_collected_while_a_large_network_is_wired() -> None:
     finally:
         gc.callbacks.remove(note)
     begun = collections.index("begun")
-    # Agents are checked before the wiring, with the user's collector settings.
+    # Agents are checked before the setup, while the user's collector settings still hold.
     assert collections[:begun].count("collected") <= 4000 // 700 + 1

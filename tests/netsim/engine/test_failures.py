@@ -1,4 +1,4 @@
-"""Failures are reported at once, in one line; nothing hangs and nothing is left behind."""
+"""Failures are reported immediately, in one line; nothing hangs, and no task is left behind."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ def beside(agent: Agent) -> dict[int, Agent]:
 
 
 def line_of(function: Any, text: str) -> int:
-    """Return the number of the line of a function's source that contains ``text``."""
+    """Return the line number at which a function's source contains ``text``."""
     code = function.__code__
     with open(code.co_filename) as file:
         lines = file.readlines()
@@ -259,7 +259,7 @@ class Waiter(Agent):
         ("group", "TaskGroup.__aexit__()", "async with asyncio.TaskGroup"),
         # The agent awaits its own coroutine inside one of asyncio's.
         ("limit", "Event.wait()", "asyncio.Event().wait()"),
-        # The report does not name asyncio's innermost coroutine, which depends on the version.
+        # The report does not name the innermost coroutine of asyncio, because it differs between Python versions.
         ("within", "wait_for()", "asyncio.wait_for(asyncio.Event"),
         ("forever", "sleep()", "asyncio.sleep(float"),
     ],
@@ -279,14 +279,14 @@ def test_a_standstill_of_many_names_five() -> None:
 
 
 def test_an_agent_that_waits_in_rounds_does_not_stall() -> None:
-    """The other agents' rounds continue; only the waiting agent stalls."""
+    """The other agents continue their rounds, so the run stalls only after them, because of the waiting agent."""
     with pytest.raises(Stalled, match=r"^at 5 s .*: agent 1 waits for a frame in its inbox"):
         Network(topology.star(3)).run({0: Rounder(5), 1: Hungry(), 2: Rounder(5)})
 
 
 class Hungry(Agent):
     async def run(self) -> None:
-        for _ in range(6):  # one more than will arrive
+        for _ in range(6):  # one frame more than will arrive
             await self.inbox.get()
 
 
@@ -334,7 +334,7 @@ def test_a_failure_leaves_no_task_on_a_shared_loop() -> None:
         with pytest.raises(Stalled):
             await Network(topology.path(2)).run_async({i: Waiter("group") for i in range(2)})
         assert asyncio.all_tasks() == before
-        await asyncio.sleep(1.0)  # the loop still works
+        await asyncio.sleep(1.0)  # the event loop still works
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3.0):
                 await asyncio.Event().wait()
@@ -395,7 +395,7 @@ def test_an_interrupt_in_a_notebook_ends_the_run() -> None:
     agents[0].started = lambda: os.kill(os.getpid(), signal.SIGINT)
 
     async def cell() -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a notebook
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # Notebooks also use this handler.
         network = Network(topology.ring(3))
         with pytest.raises(KeyboardInterrupt):
             network.run(agents)
@@ -537,7 +537,7 @@ def test_a_number_of_rounds_that_cannot_be(count: Any, message: str) -> None:
 
 def test_a_name_that_depends_on_the_process_is_refused() -> None:
     class Place:
-        """An object whose repr is its memory address."""
+        """An object whose repr contains its memory address."""
 
     graph: nx.Graph[Any] = nx.Graph([(Place(), 1)])
     with pytest.raises(BadInput, match=r"^node = [^\n]*: must be text, bytes, a number, None, or a tuple of these"):

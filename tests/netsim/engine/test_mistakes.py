@@ -20,7 +20,7 @@ from tests.parts import only_with
 
 
 class Does(Agent):
-    """Runs a given function."""
+    """An agent that runs a given function."""
 
     def __init__(self, what: Callable[[Agent], Awaitable[None]]) -> None:
         self.what = what

@@ -1,4 +1,4 @@
-"""The order of steps at one instant, as set by `Network.run(order=…)`."""
+"""The order of agents' steps at one instant, as set by `Network.run(order=…)`."""
 
 import asyncio
 from typing import Any
@@ -147,7 +147,7 @@ class Rounds(netsim.Agent):
 
 
 def test_a_round_closes_in_its_place() -> None:
-    """Tasks waiting for a round's end run in any order, but within the round."""
+    """A round's end and timers due at the same time are handled in any order, but before the next round."""
     logs = set()
     for seed in range(10):
         agents = {0: Rounds(), 1: Rounds()}

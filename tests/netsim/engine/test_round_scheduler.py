@@ -1,4 +1,4 @@
-"""Batched rounds leave the same results as agents that wake for each round."""
+"""Batched rounds give the same results as agents that wake individually for each round."""
 
 import asyncio
 import itertools
@@ -22,7 +22,7 @@ from tests.parts import every, slow
 
 
 class Noted(netsim.RoundAgent):
-    """Sends a number in each round, and records frames and its observable state."""
+    """Sends a number in each round, and records frames and all of its state that is observable."""
 
     def __init__(self, count: int, value: float) -> None:
         self.count = count
@@ -47,7 +47,7 @@ class Noted(netsim.RoundAgent):
 
 
 class Waits(Noted):
-    """Waits before it broadcasts: for a pass of the loop, for a while, or past the end of the round."""
+    """Before it broadcasts, waits for a pass of the loop, for a while, or past the end of the round."""
 
     async def say(self, k: int) -> None:
         await asyncio.sleep(float(self.rng.choice([0.0, 0.25, 1.5])) * self._netsim.shared.rounds.period)
@@ -55,7 +55,7 @@ class Waits(Noted):
 
 
 class WaitsInTime(Noted):
-    """Times out while waiting for a frame that may never come."""
+    """Waits with a timeout for a frame that may never arrive."""
 
     async def say(self, k: int) -> None:
         try:
@@ -68,7 +68,7 @@ class WaitsInTime(Noted):
 
 
 class Helped(Noted):
-    """Has background tasks, which send, too."""
+    """Has background tasks that also send."""
 
     def hear(self, frames: Sequence[Frame], k: int) -> None:
         super().hear(frames, k)
@@ -90,7 +90,7 @@ class Fails(Noted):
 
 
 class FailsToStep(netsim.StateAgent):
-    """Raises in the step of one of its rounds."""
+    """Raises an error in the `step` of one of its rounds."""
 
     count, value = 5, 0.0
     state = np.zeros(1)
@@ -107,7 +107,7 @@ class FailsToStep(netsim.StateAgent):
 
 
 class Alone(Noted):
-    """Has its own loop over rounds."""
+    """Writes its own loop over rounds instead of using the base class's loop."""
 
     async def run(self) -> None:
         async for k in self.rounds(self.count):
@@ -118,7 +118,7 @@ class Alone(Noted):
 
 
 class Stepped(netsim.StateAgent):
-    """Records frames and its observable state in each step."""
+    """Records frames and all observable state in each step."""
 
     def __init__(self, count: int, value: float) -> None:
         self.count = count
@@ -146,7 +146,7 @@ class SteppedAtOnce(Stepped):
 
 
 class OwnStep(SteppedAtOnce):
-    """Overrides its parent's step, so its parent's `step_all` must not be used."""
+    """Overrides its parent's `step`, so its parent's `step_all` must not be used."""
 
     def step(self, state: Array, heard: Heard) -> Array:
         return 0.5 * super().step(state, heard)
@@ -166,7 +166,7 @@ class OwnSum(SteppedAtOnce):
 
 
 class WithTask(Stepped):
-    """Has background tasks, which send, too."""
+    """Has background tasks that also send."""
 
     def step(self, state: Array, heard: Heard) -> Array:
         self.task = asyncio.create_task(self.later())
@@ -195,7 +195,7 @@ def outcome(network: Network, agents: dict[Any, Any], at_once: bool, **settings:
             error = str(caught)
             run = caught.run  # type: ignore[attr-defined]
     places = {name: agent._netsim for name, agent in agents.items()}
-    # A task cancelled while waiting for a round to open may still count as in the previous round.
+    # A task that is cancelled while waiting for a round to open may still be counted in the previous round.
     is_whole = not error and settings.get("until") is None
     ends = [(at.first_round, at.outbox.sent, *((at.round, at.left) if is_whole else ())) for at in places.values()]
     events = run.trace.table().to_csv() if settings.get("trace") else None
@@ -212,7 +212,8 @@ def test_a_run_is_the_same_at_once_or_not(seed: int) -> None:
         rng = np.random.default_rng(seed)
         network, kinds = a_network(rng), (KINDS, [SteppedAtOnce, OwnStep])[seed % 2]
         while seed % 2 and network.link.corrupt:
-            # Payloads of any shape may arrive, for which an error of `step_all` names the batch's first agent.
+            # A corrupted payload may have another shape. The error of `step_all` then names the batch's first agent,
+            # not the receiver.
             network = a_network(rng)
         until = pick(rng, None, None, 2.5 * network.round_period)
         sample = pick(rng, None, None, 0.3 * network.round_period)
@@ -220,7 +221,7 @@ def test_a_run_is_the_same_at_once_or_not(seed: int) -> None:
         return outcome(network, agents, at_once, until=until, sample=sample, trace=True)
 
     found, woken = run(True), run(False)
-    # Compared as text, because an agent may record NaN, which equals nothing.
+    # Compared as text, because agents may record NaN, which does not equal itself.
     assert repr(found) == repr(woken)
     assert not found[0]
 

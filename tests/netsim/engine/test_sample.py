@@ -1,4 +1,4 @@
-"""Rows at a time interval: their times, their content, and that sampling changes nothing."""
+"""Rows sampled at a time interval: their times and their content; sampling changes no result."""
 
 import asyncio
 import itertools
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 
 class Beacon(Agent):
-    """Sends at its own intervals, and counts received frames whenever it looks."""
+    """Sends at intervals of its own, and counts the received frames each time it wakes."""
 
     def __init__(self, count: int = 10, pause: float = 0.25) -> None:
         self.count, self.pause = count, pause
@@ -40,7 +40,7 @@ class Beacon(Agent):
 
 
 class Reader(Agent):
-    """Counts frames on arrival."""
+    """Counts each frame on arrival."""
 
     def __init__(self) -> None:
         self.heard = 0
@@ -141,7 +141,7 @@ def test_what_arrives_at_the_very_time_has_arrived(reads: bool) -> None:
 
     run = Network(graph, Link(latency=1.0)).run(agents(), [heard], sample=1.0)
     assert rows(run, "time_s", "delivered", "heard")[0] == [1.0, 1, float(reads)]
-    # A delay by a rounding error does not count; any other does.
+    # An arrival that is later than the row's time only by rounding is counted in the row; a later one is not.
     for delay, count in ((math.nextafter(1.0, 2.0), 1), (1.0 + 1e-6, 0)):
         run = Network(graph, Link(latency=delay)).run(agents(), sample=1.0)
         assert rows(run, "time_s", "delivered")[:2] == [[1.0, count], [2.0, 1]]
@@ -210,7 +210,7 @@ def test_the_run_is_the_same_with_and_without(link: Link, sample: float) -> None
 
 
 class Rounder(Agent):
-    """Takes part in rounds, and sends within and between them."""
+    """Takes part in rounds, and sends both within and between them."""
 
     def __init__(self, strict: bool = True) -> None:
         self.strict = strict
@@ -246,7 +246,7 @@ def test_agents_in_rounds_do_not_notice_either(link: Link, sample: float) -> Non
 
 @pytest.mark.parametrize("link", ROUND_LINKS)
 def test_a_row_at_a_rounds_end_is_the_rounds(link: Link) -> None:
-    """Sampling every n periods gives every n-th row of the run's rounds."""
+    """Sampling every n round periods gives every n-th row of the run's table of rounds."""
     plain, sampled = rounders(link).rounds, rounders(link, sample=5 * 0.1).rounds
     assert len(sampled) == 7
     assert sampled["round"].tolist() == list(range(1, 8))
@@ -296,7 +296,7 @@ def test_rows_are_the_same_with_either_core() -> None:
 
 
 def all_rows() -> str:
-    """Return the rows of all links."""
+    """Return the rows of runs on all kinds of link, as CSV text."""
     text = "".join(beacons(link, sample=0.17).rounds.to_csv() for link in LINKS)
     return text + "".join(rounders(link, sample=0.17).rounds.to_csv() for link in ROUND_LINKS)
 
@@ -366,6 +366,6 @@ def test_every_is_a_flag_of_every_study() -> None:
         catalogue.find_study("coke").execute(every=0)
     with pytest.raises(BadInput, match=r"^every = 3: must be 1 with RFF-DOKL, whose measures add up over all rounds"):
         catalogue.find_study("online").execute(rounds=7, features=5, every=3)
-    # A study's own flag of that name takes precedence.
+    # If a study defines a flag with this name itself, the study's flag takes precedence.
     (own,) = [each for each in catalogue.find_study("neural").flags if each.name == "every"]
     assert own.description.endswith("[default: 10]")

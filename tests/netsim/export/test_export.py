@@ -1,4 +1,4 @@
-"""A run's frames as pcapng, and its topology as GraphML and JSON (docs/export.md), read back by other programs."""
+"""A run's frames as pcapng and its topology as GraphML and JSON (docs/export.md), read back by other programs."""
 
 import errno
 import json
@@ -58,7 +58,7 @@ def tshark(path: Path, *words: str) -> list[str]:
 
 
 def complaints(path: Path, *words: str) -> list[str]:
-    """Return Wireshark's expert information about a file, except comments."""
+    """Return what Wireshark's expert information criticizes in a file, without comments."""
     lines = tshark(path, *words, "-q", "-z", "expert")
     kinds = [line for line in lines if re.match(r"\w+ \(\d+\)$", line)]
     return [line for line in kinds if not line.startswith("Comments ")]
@@ -112,7 +112,7 @@ def test_there_are_as_many_packets_by_cause_as_in_the_ledger(run: Run, path: Pat
     assert by_link == {
         (*link, cause): int(row[cause]) for link, row in table.iterrows() for cause in expected if row[cause]
     }
-    # All counts on a page of the run are in the file's comment, too.
+    # The file's comment has the same counts as the run's page.
     ends = ", ".join(f"{count:,} {cause}" for cause, count in frames_of(run.trace).counts.items() if count)
     assert f"{len(capture.packets):,} frames: {ends}." in capture.comments
 
@@ -173,7 +173,7 @@ def test_wireshark_reads_it_without_a_complaint(run: Run, path: Path) -> None:
         ]
         for packet in packets
     ]
-    # Starting tshark takes half a second: one call prints all comments, another filters a cause.
+    # Starting tshark takes half a second, so one call prints all comments, and another one tests a filter.
     causes = [comment.partition(" ")[0] for comment in tshark(path, "-T", "fields", "-e", "frame.comment")]
     for cause in (*run.ledger.causes, "in_flight"):
         assert causes.count(cause) == ledger[cause], cause
@@ -382,7 +382,7 @@ def test_strange_names_in_a_graph(tmp_path: Path) -> None:
     assert from_graphml.graph["title"] == "\\x00\\ud800"
     for each in (from_json, from_graphml):
         assert each.size() == 2 * len(STRANGE)
-        # Without positions the file has none, rather than meaningless ones.
+        # Without positions, the file contains none, rather than meaningless ones.
         assert all(data == {} for _, data in each.nodes(data=True))
 
 

@@ -1,4 +1,4 @@
-"""A Radio's frames on the air as pcapng of IEEE 802.15.4 (docs/export.md), read back by tshark and by hand."""
+"""A Radio's frames as a pcapng capture of IEEE 802.15.4 (docs/export.md), read back by tshark and by hand."""
 
 import asyncio
 import struct
@@ -28,7 +28,7 @@ DATA, ACKNOWLEDGEMENT = 1, 2
 
 
 class Reporter(netsim.Agent):
-    """Sends acknowledged readings, and a broadcast of several fragments."""
+    """Sends acknowledged readings, and one broadcast of several fragments."""
 
     async def run(self) -> None:
         for k in range(20):
@@ -94,7 +94,7 @@ def test_the_check_sequence_is_that_of_the_standard() -> None:
 
 @needs_tshark
 def test_tshark_reads_802154_and_its_counts_are_those_of_the_run(run: Run, path: Path) -> None:
-    # tshark would take some fragments, which begin anywhere in a message, for headers of 6LoWPAN or LwMesh.
+    # A fragment begins anywhere in a message, so tshark would read some fragments as headers of 6LoWPAN or LwMesh.
     plainly = ("-d", f"wpan.panid=={PAN},data")
     assert complaints(path, *plainly) == []
     columns = ("wpan.frame_type", "wpan.fcs_ok", "wpan.src16", "wpan.dst16", "wpan-tap.rss")
@@ -142,7 +142,7 @@ def test_packets_are_the_rows_of_on_air(run: Run, path: Path) -> None:
         # Repeated frames have the same sequence number; each further fragment increments it.
         known = numbers.setdefault(row["sender"], {})
         assert parts["number"] == known.setdefault((row["message"], row["fragment"]), len(known) % 256)
-        # The emulated frame has 6 bytes before the MAC header, so both have the same length.
+        # The emulated frame also has 6 bytes before the MAC header, so its length equals the exported one.
         assert row["bits"] == 8 * (6 + 9 + len(parts["content"]) + 2)
     assert bits == run.ledger.wire_bits
 
@@ -166,13 +166,13 @@ def test_a_file_is_the_same_from_memory_and_from_a_trace_file(run: Run, path: Pa
 
 
 def test_megabytes_of_zeros_can_be_read_again(tmp_path: Path) -> None:
-    # These zeros compress to a thousandth, more than any other records of a trace.
+    # These zeros compress to a thousandth of their size, more than any other records of a trace.
     talker = Talker([(1.0 * k, np.zeros(250_000)) for k in range(3)])
     run = Network(topology.path(2), Link(rate=1e9), medium=Radio()).run({0: Listener(), 1: talker}, trace=True)
     run.trace.save(tmp_path / "trace.npz")
     path = write_ieee802154(TraceFile(tmp_path / "trace.npz"), tmp_path / "run.pcapng")
     lengths = [(packet.length, len(packet.captured)) for packet in pcapng.read(path).packets]
-    # Wireshark reads at most 262,144 bytes of a packet.
+    # Wireshark reads at most 262,144 bytes (1 << 18) of a packet.
     assert all(length > 2_000_000 and captured == 1 << 18 for length, captured in lengths)
     assert len(lengths) == 3
 

@@ -1,4 +1,4 @@
-"""Faults happen at their times, to the nodes they name, and change nothing else."""
+"""Faults occur at their times, at the nodes that they name, and change nothing else."""
 
 import asyncio
 import contextlib
@@ -57,7 +57,7 @@ def talk(faults: Any, nodes: int = 4, link: Link | None = None, **more: Any) -> 
 def test_a_crash_with_its_state_kept() -> None:
     agents, run = talk([Crash(0, at=2.5, until=6.5, keeps_state=True)])
     assert agents[0].lives == 2
-    # Node 0 restarts within round 7, takes part from the next round on, and ends with the others.
+    # Node 0 restarts during round 7, joins the next round, and ends together with the other nodes.
     assert agents[0].rounds_of == [1, 2, 3, 8, 9, 10]
     assert run.ended_at == 10
     # In round 3 node 0 had broadcast before it failed.
@@ -143,7 +143,8 @@ def test_what_a_node_had_not_read_is_lost_and_its_tasks_end() -> None:
     assert listener.ended == [2.5, 6.5]
     assert listener.ticks == [1, 2, 4.5, 5.5]
     assert listener.seen == [4, 5, 6]
-    # Delivered though never read: frames 0, 1, 2 before the crash; frame 3 was sent at 3 s, when it was down.
+    # Frames 0, 1 and 2 count as delivered, though the crash came before they were read. Frame 3 was sent at 3 s to a
+    # node that was down.
     assert run.ledger.table([])[["delivered", "receiver_down"]].iloc[0].tolist() == [7, 1]
 
 
@@ -335,7 +336,7 @@ def silent_rounds(agent: Talker, sender: int) -> list[int]:
 
 def test_links_are_cut_one_way_or_both() -> None:
     agents, run = talk([LinkDown(0, 1, at=2.5, until=5.5, one_way=True), LinkDown(2, 3, at=1, until=2)])
-    # Frames sent at 3 s, as a round opens, are the first to be lost.
+    # The link goes down at 3 s, as round 4 opens, so the frames sent at that instant are lost.
     assert silent_rounds(agents[1], 0) == [4, 5, 6]
     assert silent_rounds(agents[0], 1) == []
     assert silent_rounds(agents[2], 3) == silent_rounds(agents[3], 2) == [2]
@@ -352,7 +353,7 @@ def test_a_partition_cuts_what_joins_the_sides_and_heals() -> None:
 
 @dataclass(frozen=True)
 class Mute(Fault):
-    """A node that receives, but cannot send."""
+    """A node that receives frames and cannot send."""
 
     agent: int
     at: float
@@ -420,7 +421,8 @@ def test_faults_elsewhere_leave_the_draws_of_jitter() -> None:
     alone = delays([burst])
     for before in (ClockSkew(2, drift=1e-3), LinkDown(2, 3, at=1), other, Jitter(0.2, at=2.5, on=[(2, 3)])):
         assert delays([before, burst]) == alone, before
-    # The link's earlier burst adds its delays, and has ended by now; two bursts with one start have separate draws.
+    # The link's earlier burst has ended by then, so its draws must not matter. Two bursts with the same start draw
+    # independently.
     late = [row for row in delays([Jitter(0.2, at=0.5, until=1.5), burst]) if row[1] > 2.5]
     assert late == [row for row in alone if row[1] > 2.5]
     twice = delays([burst, burst])
@@ -488,7 +490,7 @@ def test_what_a_straggler_delivers_is_late_as_well() -> None:
 
 
 class CleansUp(netsim.Agent):
-    """Sends a goodbye when cancelled, and records the result."""
+    """Sends a goodbye when it is cancelled, and records the result."""
 
     def __init__(self, count: int = 30) -> None:
         self.count = count
@@ -510,7 +512,7 @@ class CleansUp(netsim.Agent):
 
 @pytest.mark.parametrize("delay", [0.3, 5.0, 1e9])
 def test_a_straggler_that_says_goodbye_as_it_crashes_takes_no_time(delay: float) -> None:
-    """Nothing leaves the crashed node, so sending is not delayed: it returns at once."""
+    """A crashed node sends nothing, so the call returns immediately, without the straggler's delay."""
     faults = [Straggler(0, delay, at=2), Crash(0, at=2.5, until=2.6, keeps_state=True)]
     agents = {0: CleansUp(), 1: Talker()}
     run = Network(topology.path(2), faults=faults).run(agents, until=4.2, trace=True)
@@ -539,7 +541,7 @@ def test_what_is_to_be_later_than_all_time_is_said_to_come_never() -> None:
         "at 2 s every task waits for what can never come: agent 0 waits for sleep() "
         f"(test_faults.py, line {line}) (what is to be later than 1e+12 s never comes)"
     )
-    # A sleep of sys.maxsize seconds never ends.
+    # A sleep of sys.maxsize seconds is longer than any run.
     run = Network(topology.path(2)).run({0: Actor(forever), 1: Talker(2)}, until=5.0)
     assert run.ended_at == 5.0
 
@@ -577,9 +579,9 @@ def test_a_clock_that_drifts_falls_behind_until_it_is_late() -> None:
     table = run.trace.table()
     sent = table[(table["event"] == "sent") & (table["sender"] == 0)]["time_s"].to_numpy()
     assert np.allclose(sent, 1.11 * np.arange(10))
-    # Frames are late once the sender is 0.9 s behind: in round 10, at 9.99 s.
+    # Frames are late once the sender is 0.9 s behind, which happens in round 10, at 9.99 s.
     assert silent_rounds(agents[1], 0) == [10]
-    # Frames of the others' round k arrive in its round k − 1 once it is that far behind, and are heard there.
+    # Once node 0 is far enough behind, the others' frames of round k arrive in its round k − 1 and are collected there.
     assert all(agents[0].heard[k] for k in range(1, 10))
 
 
@@ -588,7 +590,7 @@ def test_rows_go_on_by_the_networks_clock() -> None:
     agents, run = talk(everybody_late)
     assert run.rounds["time_s"].tolist() == list(range(1, 11))
     assert all(agent.rounds_of == list(range(1, 11)) for agent in agents.values())
-    # Each receiver judges by its own clock; all clocks are equally late, so no frame is.
+    # Whether a frame is late is judged by the receiver's clock. All clocks are about equally late, so no frame is.
     assert run.ledger.table([])["late"].iloc[0] == 0
 
 
@@ -596,7 +598,7 @@ def test_rows_go_on_by_the_networks_clock() -> None:
 
 
 class Waits(netsim.Agent):
-    """Waits in every possible way, and records its clock before and after."""
+    """Waits by every available means, and records its clock before and after each."""
 
     def __init__(self) -> None:
         self.shown: list[float] = []
@@ -641,14 +643,14 @@ def test_an_agent_without_rounds_waits_by_its_own_clock(offset: float, drift: fl
     run = network.run(agents, trace=True)
     waits = np.cumsum([0.0, 2.0, 3.0, 0.5, 1.7, 0.8])
     rounding = 1e-9 * max(1.0, abs(offset))
-    # By its own clock each agent is right, but the offsets and the lengths of seconds differ.
+    # By its own clock each agent waits the right time, although the clocks' offsets and rates differ.
     assert agents[1].shown == pytest.approx(waits, abs=rounding)
     assert agents[0].shown == pytest.approx(waits - offset / (1 + drift), abs=rounding)
-    # A sleep until a local time ends when that time has come.
+    # A sleep until a local time ends as soon as the local clock shows it.
     assert [agent.naps for agent in agents.values()] == [1, 1]
     for time, shown in seen.items():
         assert shown == pytest.approx((time - offset) / (1 + drift), abs=rounding)
-    # Records use the simulation's clock: the requests, and the end.
+    # The trace uses the simulation's clock, for the requests as for the end.
     table = run.trace.table()
     sent = {row.sender: row.time_s for row in table[table["event"] == "sent"].itertuples()}
     assert sent == {0: pytest.approx(5.0 * (1 + drift), abs=rounding), 1: 5.0}
@@ -656,7 +658,7 @@ def test_an_agent_without_rounds_waits_by_its_own_clock(offset: float, drift: fl
 
 
 def test_rounds_and_sleeps_are_by_one_clock() -> None:
-    """An agent sends in the middle of a round by its clock, and its local time is what it expects."""
+    """By its own clock, the agent sends in the middle of a round and sees the expected times."""
 
     class Both(netsim.Agent):
         async def run(self) -> None:
@@ -721,7 +723,7 @@ def test_rounds_that_nobody_takes_part_in_have_no_rows(offset: float) -> None:
     agents, run = talk([ClockSkew(0, offset=offset)], link=Link())
     first = math.floor(offset) + 1
     last = math.ceil(offset + 10)
-    # The others' ten rounds, and the network's rounds during the late agent's ten.
+    # The rows are the other agents' ten rounds, and the network's rounds during the late agent's ten rounds.
     assert run.rounds["round"].tolist() == [*range(1, 11), *range(first, last if last > offset + 10 else last + 1)]
     assert agents[0].rounds_of == list(range(1, 11))
     assert run.ended_at == offset + 10
@@ -730,7 +732,7 @@ def test_rounds_that_nobody_takes_part_in_have_no_rows(offset: float) -> None:
 def test_rows_begin_with_the_first_round_that_anybody_takes_part_in() -> None:
     _, run = talk([ClockSkew(node, offset=7.25) for node in range(4)])
     assert run.rounds["round"].tolist() == list(range(8, 18))
-    # An agent that joins rounds later does not wait for an even later one.
+    # An agent that joins late does not wait for another agent that joins even later.
 
     class Sleeper(Talker):
         async def run(self) -> None:
@@ -911,7 +913,7 @@ def test_drawn_sizes_are_uniform_and_change_nothing_else(size: str) -> None:
         faults, others = drawn(**{size: asked})
         assert others == drawn()[1]
         values = [value(fault) for fault in faults]
-        # A fault's end is rounded relative to its own size.
+        # The end of a fault is a rounded sum of start and duration.
         assert low - 1e-12 <= min(values) <= max(values) <= high + 1e-12
         assert scipy.stats.kstest(values, "uniform", (low, high - low)).pvalue > 1e-3
 
@@ -992,7 +994,7 @@ def test_the_end_of_a_fault_does_not_restore_what_the_program_has_cut(fault: Fau
     network.at(0.25, lambda: network.set_link(0, 1, up=False, one_way=True))
     network.at(3.5, lambda: network.set_link(0, 1, up=True))
     run = network.run({0: testing.Talker([(float(t), t) for t in range(6)]), 1: Listener()})
-    # Only the program keeps agent 0's frames from being heard after 2 s.
+    # After 2 s only the program's own cut, not the fault, keeps agent 0's frames from arriving.
     assert run.agents[1].payloads == [0, 4, 5]
 
 

@@ -51,7 +51,7 @@ def test_each_form_is_a_fault(text: str, fault: netsim.faults.Fault) -> None:
 
 @pytest.mark.parametrize(("begins", "ends", "kind"), [("cut", "heal", LinkDown), ("hold", "release", Hold)])
 def test_one_direction_ends_alone(begins: str, ends: str, kind: type[LinkDown] | type[Hold]) -> None:
-    # The other direction continues, without an end and a new start at the same instant.
+    # The other direction continues as one fault, instead of ending and starting again at that instant.
     both = parse(f"1 {begins} 3-4 until 9; 2 {ends} 4->3", RING)
     assert both == Faults([kind(3, 4, 1, 9, one_way=True), kind(4, 3, 1, 2, one_way=True)])
     assert parse(f"5 {ends} 3->4", RING, both) == Faults([kind(3, 4, 1, 5, one_way=True), both[1]])
@@ -195,7 +195,7 @@ def test_joined_is_one_text_in_order_of_time() -> None:
 
 
 class Teller(netsim.Agent):
-    """Sends its name in each round, to all or to each, and records the senders heard."""
+    """Sends its name in each round, by broadcast or to each neighbour, and records the senders of received frames."""
 
     def __init__(self, to_all: bool = True) -> None:
         self.to_all = to_all
@@ -260,7 +260,7 @@ def test_both_cores_lose_the_same() -> None:
 
 
 def hashes() -> list[str]:
-    """Return the hashes of runs that lose frames on wires, on a radio, and on one without acknowledgements."""
+    """Return hashes of runs that lose frames: on wires, on a radio, and on a radio without acknowledgements."""
     lost = [Lose(0, 1, at=1.5), Lose(2, 1, at=0)]
     media: list[Any] = ["wires", "radio", Radio(acks=False)]
     return [told(lost, medium=medium).trace_hash for medium in media]

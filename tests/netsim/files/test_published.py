@@ -1,4 +1,4 @@
-"""Small files in the formats that programs and archives publish: each is read correctly, or refused."""
+"""Small files in the formats of published programs and archives: each is read correctly or refused."""
 
 import gzip
 import itertools
@@ -35,7 +35,7 @@ OSLO, BERGEN, HAMAR = (10.75, 59.91), (5.32, 60.39), (11.07, 60.79)
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Suppress notes on skipped entries, which would fail tests; tests of notes do not use this."""
+    """Suppress the warnings about skipped entries, which pytest would turn into errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
@@ -50,7 +50,7 @@ def edges_of(graph: "nx.Graph[Any]") -> set[frozenset[Any]]:
 
 
 def great_circle(one: tuple[float, ...], other: tuple[float, ...]) -> float:
-    """Return the distance (m) between places in degrees on the sphere, by the haversine formula."""
+    """Return the distance (m) between two positions (degrees) on a sphere, by the haversine formula."""
     (a, b), (c, d) = (tuple(map(math.radians, place)) for place in (one, other))
     half = math.sin((d - b) / 2) ** 2 + math.cos(b) * math.cos(d) * math.sin((c - a) / 2) ** 2
     return 2 * EARTH_RADIUS_M * math.asin(math.sqrt(half))
@@ -183,7 +183,7 @@ def test_the_projection_keeps_small_fields_and_those_at_the_date_line() -> None:
         for one, other in itertools.combinations("abcd", 2):
             expected = great_circle(wrapped[one], wrapped[other])
             assert math.dist(places[one], places[other]) == pytest.approx(expected, rel=1e-5)
-        # East is to the right, north is up.
+        # On the plane, x grows towards the east and y towards the north.
         east, north = max(degrees, key=lambda n: degrees[n][0]), max(degrees, key=lambda n: degrees[n][1])
         assert places[east] == max(places.values(), key=lambda p: p[0])
         assert places[north] == max(places.values(), key=lambda p: p[1])
@@ -201,7 +201,7 @@ def test_lengths_grow_as_far_from_the_middle_as_the_docstring_says() -> None:
             for one, other in itertools.combinations(corners, 2):
                 length = great_circle(corners[one], corners[other])
                 assert abs(math.dist(places[one], places[other]) / length - 1) < 1.5 * error
-    # For points on opposite sides of the earth no projection is right; coordinates must still be finite.
+    # Points on opposite sides of the earth cannot be projected faithfully; their coordinates must still be finite.
     assert all(map(math.isfinite, project({0: (0, 90), 1: (0, -90), 2: (90, 0), 3: (-90, 0)})[0][1]))
 
 
@@ -236,7 +236,7 @@ def test_what_files_of_motes_say_besides() -> None:
         site = Deployment.read(HERE / "cooja.csc", sinks=[1])
     assert list(site.network().graph.edges) == [(1, 7)]
     places = Deployment.read(HERE / "gps.csv").positions
-    # 0.0018 degrees of longitude at 59.91 degrees north, and 0.0009 degrees of latitude, are 100 m each.
+    # At 59.91 degrees north, 0.0018 degrees of longitude and 0.0009 degrees of latitude are 100 m each.
     assert math.dist(places["a"], places["b"]) == pytest.approx(100.3, rel=1e-3)
     assert math.dist(places["a"], places["c"]) == pytest.approx(100.1, rel=1e-3)
 
@@ -251,7 +251,7 @@ def test_what_files_of_motes_say_besides() -> None:
             "walk.csv",
             [Move(3, (1, 2), 0), Move("bus", (0, 0), 10), Move(3, (6, 2), 0, 5), Move("bus", (50, 0), 10, 20)],
         ),
-        # Node 0 moves 50 m at 2 m/s from 10 s on, and 40 m at 5 m/s from 35 s on, when it is at (50, 0).
+        # Node 0 moves 50 m at 2 m/s from 10 s on, and, having reached (50, 0), 40 m at 5 m/s from 35 s on.
         (
             "setdest.tcl",
             [Move(0, (0, 0), 0), Move(0, (50, 0), 10, 35), Move(0, (50, 40), 35, 43), Move(1, (50, 10), 0)],
@@ -365,7 +365,7 @@ def pcap(order: str, nano: bool) -> bytes:
 
 
 def pcapng(order: str, resolution: bytes) -> bytes:
-    """Return a pcapng capture with one interface, and a block of unknown type."""
+    """Return a pcapng capture with one interface and one block of an unknown type."""
 
     def block(kind: int, body: bytes) -> bytes:
         body += bytes(-len(body) % 4)
@@ -406,7 +406,7 @@ def test_captures_say_when_and_how_long(data: bytes, tmp_path: Path) -> None:
 
 
 class Notes(Agent):
-    """Records the arrival times of messages, and the lengths of their payloads."""
+    """Records the arrival times and payload lengths of messages."""
 
     background = True
 
@@ -414,7 +414,7 @@ class Notes(Agent):
         self.got: list[tuple[float, int]] = []
 
     async def run(self) -> None:
-        """Listen until the run ends."""
+        """Receive until the run ends."""
         async for frame in self.inbox:
             self.got.append((round(self.now, 9), len(frame.payload)))
 
@@ -432,7 +432,7 @@ def test_traffic_is_sent_as_it_was_captured(tmp_path: Path) -> None:
     run = network.run(agents)
     assert notes.got == [(1.001, 60), (1.126, 1500), (2.001, 90)]
     assert (run.agents[0].sent, run.agents[2].sent, run.ended_at) == (3, 2, 9.0)
-    # The sizes are those of payloads; each message adds a few bytes.
+    # The file lists payload sizes; each message adds a few bytes of header.
     assert 0 < run.ledger.wire_bits - 8 * (60 + 1500 + 90 + 7) < 5 * 8 * 40
     motes: dict[Any, Any] = {0: Mote(app=Replayed([(0.5, 7)], 1)), 1: Mote(app=Replayed([(1.0, 7), (2.0, 8)]))}
     whole = Network(topology.path(2)).run(motes)
@@ -457,7 +457,7 @@ REFUSED = {
 
 
 def known_of(graph: "nx.Graph[Any]") -> dict[frozenset[str], dict[str, float]]:
-    """Return the numbers that edges have, by the texts of their ends."""
+    """Return the numeric attributes of each edge, keyed by the edge's ends as text."""
     names = ("latency", "rate", "weight", "loss", "dist", "capacity")
     return {
         frozenset((str(a), str(b))): {name: data[name] for name in names if name in data}
@@ -599,6 +599,6 @@ def test_long_lines_are_read_or_refused_at_once(content: bytes, tmp_path: Path) 
     for name in ("long", "long.cch"):
         (tmp_path / name).write_bytes(content)
         for door in (topology.read, mobility.read):
-            # A matcher with exponential backtracking would take hours, until the suite's timeout.
+            # A matcher with exponential backtracking would need hours, and so hit the timeout of the test suite.
             with suppress(BadInput):
                 door(tmp_path / name)

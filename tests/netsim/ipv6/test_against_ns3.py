@@ -1,4 +1,4 @@
-"""Compressed IPv6 packets equal those of ns-3's sixlowpan byte for byte; docs/ns3.md has the exception."""
+"""Compressed IPv6 packets equal those of ns-3's sixlowpan byte for byte, with one exception (docs/ns3.md)."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from benchmarks.ns3.runners import compiled, ns3_version
 from benchmarks.ns3.sixlowpan import PACKETS, in_netsim, in_ns3, stored
 
-# ns-3 compresses one port in 0xF000 to 0xF0FF, but not two.
+# ns-3 compresses a single port between 0xF000 and 0xF0FF, but not two of them.
 PORTS = {name for name in PACKETS if name.startswith("a 16th kind")}
 
 

@@ -1,4 +1,4 @@
-"""IPv6 packets compressed and fragmented by 6LoWPAN, against scapy's bytes."""
+"""IPv6 packets compressed and fragmented by 6LoWPAN, compared with scapy's bytes."""
 
 import random
 import struct
@@ -68,7 +68,7 @@ def test_addresses_take_no_more_than_rfc_6282_lets_them() -> None:
     near, far = ip.address(PREFIX, 2), ip.address(PREFIX, 9)
     for source, mode in ((near, 0x70), (far, 0x60), (PREFIX + b"12345678", 0x50), (b"\x20" * 16, 0x00)):
         head, _ = ip.compress(ip.icmp(source, near, 155, 0, b""), PREFIX, 2, 3)
-        # The target, 2, is not that of the MAC header, 3.
+        # The target, node 2, is not the destination in the MAC header, node 3, so its address is sent.
         assert (head[1], len(head)) == (mode | 6, 3 + {0x70: 0, 0x60: 2, 0x50: 8, 0x00: 16}[mode] + 2)
     head, _ = ip.compress(ip.icmp(near, ip.ALL_NODES, 155, 0, b""), PREFIX, 2, 3)
     assert head.hex() == "7b7b3a01"
@@ -77,7 +77,7 @@ def test_addresses_take_no_more_than_rfc_6282_lets_them() -> None:
 def test_fragments_are_those_of_rfc_4944() -> None:
     packet = ip.udp(ip.address(ip.LOCAL, 1), ip.address(ip.LOCAL, 2), 0xF0B0, bytes(range(250)))
     first, *later = sent(packet, 1, 2)
-    # 48 bytes of headers become 6: 104 + 48 is a multiple of 8.
+    # The 48 bytes of headers are compressed to 6; the first fragment covers 104 + 48 bytes, a multiple of 8.
     size = 48 + 250
     assert (first[:4], len(first)) == (struct.pack("!HH", 0xC000 | size, 7), 4 + 6 + 104)
     assert [part[:5] for part in later] == [struct.pack("!HHB", 0xE000 | size, 7, at // 8) for at in (152, 256)]
@@ -143,7 +143,7 @@ def test_scapy_writes_the_same_datagrams(scapy: Any) -> None:
         mac = scapy.mac.Dot15d4(**head) / scapy.mac.Dot15d4Data(dest_panid=1, dest_addr=target, src_addr=source)
         [ours] = sent(packet, source, target)
         assert bytes(mac / compressed) == bytes(mac) + ours
-        # scapy reads netsim's packet.
+        # scapy can parse netsim's packet.
         assert bytes(scapy.mac.Dot15d4(bytes(mac) + ours)[scapy.ip]) == uncompressed(packet)
 
 

@@ -1,4 +1,4 @@
-"""Networks with `netsim.SixLowpan`: the same protocols, and on the air the bytes that tshark and scapy read."""
+"""Networks with `netsim.SixLowpan`: protocols work unchanged, and tshark and scapy can read the bytes on the air."""
 
 import asyncio
 import copy
@@ -35,14 +35,14 @@ MOST_OF_ONE = 8 * 100
 
 
 def network(graph: Any, *, loss: float = 0.0, stack: SixLowpan | None = None, **options: Any) -> Network:
-    """Return a network of motes that hear all neighbours equally well, without a physical layer."""
+    """Return a network of motes whose links are all equally good, without a physical-layer model."""
     radio = Radio(acks=True, max_frame_retries=options.pop("retries", 3))
     link = replace(PRESET.link, loss=loss)
     return Network(graph, link, medium=radio, stack=stack or SixLowpan(), seed=1, **options)
 
 
 class Node(RPL):
-    """Reports a reading every 10 s; the root sends commands, the last of which takes several frames."""
+    """Reports a reading every 10 s; the root sends commands, and its last command takes several frames."""
 
     async def work(self) -> None:
         for _ in range(8):
@@ -55,7 +55,7 @@ class Node(RPL):
 
 
 def rpl_run(mode: str | None, **options: Any) -> tuple[Run, dict[Any, Any]]:
-    """Run RPL on a line of five, where each mote is a child of the previous one."""
+    """Run RPL on a line of five motes, in which each mote is a child of the previous one."""
     agents = {name: Node(name == "a", downward=mode, imin=0.512) for name in "abcde"}
     line = nx.relabel_nodes(topology.path(5), dict(enumerate("abcde")))
     return network(line, **options).run(agents, until=90, trace=True), agents
@@ -83,12 +83,12 @@ def any_value(rng: random.Random) -> Any:
 
 
 def any_datagram(rng: random.Random) -> list[Any]:
-    """Return a datagram's value, of a kind with or without a port."""
+    """Return a random datagram value, of a kind with or without a port."""
     return [rng.choice("abcde"), rng.choice(["dg", "x", "coap", "d", "foo"]), rng.choice([b"raw", any_value(rng)])]
 
 
 def any_message(rng: random.Random) -> tuple[str, Any]:
-    """Return a kind and a payload, mostly in the form of RPL's own."""
+    """Return a random kind and payload, mostly in the format of RPL's messages."""
     route = rng.sample("bcd", rng.randrange(4))
     ends = rng.choice("abcd"), rng.choice("abcd"), rng.randrange(2 ** rng.choice([7, 20, 39, 60]))
     form = {
@@ -143,7 +143,7 @@ def test_ports_are_by_kind_and_bytes_of_a_given_port_stand_alone() -> None:
     data = stack.frame("coap", "b", 0, 0.0, request, "a").data
     assert data[:7] == bytes.fromhex("7e33f016331633")
     assert data[9:] == request
-    # Messages that are not bytes, belong to a round or expect an answer are sent in full under a separate port.
+    # Messages that are not bytes, have a round number or expect an answer are sent in full, on a separate port.
     for frame in (stack.frame("coap", "b", 0, 0.0, "text", "a"), stack.frame("x", "b", 1, 0.0, None, "a")):
         assert frame.data[:4] == bytes.fromhex("7e33f3ff")
 
@@ -180,7 +180,7 @@ def test_tshark_finds_nothing_wrong_and_counts_what_the_run_counts(mode: str, ru
     rows = [
         dict(zip(columns, line.split("\t"), strict=True)) for line in tshark(path, *CONTEXT, "-T", "fields", *flags)
     ]
-    # A datagram is complete with its last frame: the second of two whose first frame is full.
+    # A datagram is complete with its last frame. If the first frame is full, that is the second of two.
     on_air = run.on_air
     is_part = (on_air["bits"] > MOST_OF_ONE) & (on_air["fragment"] == 0)
     assert is_part.sum() > 10
@@ -208,7 +208,7 @@ def test_tshark_finds_nothing_wrong_and_counts_what_the_run_counts(mode: str, ru
 def test_bits_on_the_air_are_those_of_the_frames_that_tshark_reads(runs: Any, tmp_path: Path) -> None:
     run, _ = runs["non-storing"]
     lengths = tshark(run.export(tmp_path / "run.pcapng"), "-T", "fields", "-e", "frame.len", "-e", "wpan-tap.length")
-    # 6 bytes of preamble and length precede each frame; an acknowledgement has 5 bytes.
+    # 6 bytes of preamble and length precede each frame; an acknowledgement itself has 5 bytes.
     bits = [8 * (int(each) - int(tap) + 6) for each, tap in (line.split("\t") for line in lengths)]
     assert bits == run.on_air["bits"].tolist()
     assert run.ledger.wire_bits == sum(bits)
@@ -221,10 +221,10 @@ def test_a_source_route_moves_on_as_rfc_6554_has_it() -> None:
         stack.frame("dn", "b", 0, 0.0, ["d", 5, 1, ["d"], "v"], "c"),
         stack.frame("dn", "c", 0, 0.0, ["d", 5, 2, [], "v"], "d"),
     ]
-    # Segments left, and the last two address bytes: of c and d first, then b and d, then b and c.
+    # At each hop: the segments left, and the last two bytes of the two addresses in the routing header (c d, b d, b c).
     for frame, (left, route) in zip(frames, ((2, "00030004"), (1, "00020004"), (0, "00020003")), strict=True):
         assert bytes.fromhex(f"03{left:02x}ee400000{route}00000000") in frame.data
-    # The checksum holds from end to end.
+    # The checksum covers the final destination, so it stays the same on all hops.
     assert len({frame.data[-7:] for frame in frames}) == 1
 
 
@@ -262,7 +262,7 @@ def test_scapy_writes_the_same_control_messages() -> None:
 
 
 class Tells(Part):
-    """Sends a datagram of each kind to all others, and stores what it receives."""
+    """Sends a datagram of each kind to all other nodes, and stores the datagrams that it receives."""
 
     kinds: ClassVar[tuple[str, ...]] = ("x", "coap")
 
@@ -270,7 +270,7 @@ class Tells(Part):
         self.heard = list[Any]()
 
     async def run(self) -> None:
-        # Agents send one after the other, because collisions would lose some frames.
+        # Agents send one after the other, because collisions would lose some of the frames.
         await asyncio.sleep(20 * "bacd".index(self.name) + 20)
         for to in "abcd".replace(self.name, ""):
             for payload, *kind in SAID:
@@ -281,7 +281,7 @@ class Tells(Part):
 
 
 class Keeps(RPL):
-    """Keeps datagrams without a kind."""
+    """Stores the datagrams that have no kind."""
 
     def take_datagram(self, sender: Any, payload: Any) -> None:
         self.mote.app.heard.append((sender, payload))
@@ -330,7 +330,7 @@ class Doubles(Requests):
 
 
 class Asks(Part):
-    """Sends requests to its neighbours."""
+    """Sends a request to each neighbour."""
 
     def __init__(self) -> None:
         self.found = list[Any]()
@@ -366,7 +366,7 @@ def test_other_parts_work_beside_it_and_stamped_frames_are_no_packets() -> None:
 
 
 def counted(run: Run, holds: Any) -> int:
-    """Return the number of frames on the air that contain given bytes."""
+    """Return the number of frames on the air that contain the given bytes."""
     data = b"".join(part.tobytes() for part in run.trace.chunks("contents"))
     count = place = 0
     for rows in run.trace.chunks("on_air"):
@@ -415,7 +415,7 @@ def test_a_message_in_a_round_arrives_in_its_round() -> None:
 
 
 def fingerprints() -> str:
-    """Return the hashes of two runs, and checksums of their frames on the air."""
+    """Return the hashes of two runs, and checksums of the frames that they sent."""
     stamped = network(nx.Graph([(0, 1)])).run({0: Actor(stamps), 1: Listener()}, trace=True)
     runs = rpl_run("non-storing", loss=0.1, faults=[Crash("c", at=40, until=50)])[0], stamped
     return repr([(run.trace_hash, [crc32(part.tobytes()) for part in run.trace.chunks("contents")]) for run in runs])
@@ -443,7 +443,7 @@ FROM_M2_TO_M3 = {
     "92 04 a6 6c 65 64 20 6f 6e": 'msgpack: [4, "led on"]',
     "28 40": "frame check sequence",
 }
-"""The command on its third hop, as RFC 4944, 6282, 6554 and IEEE 802.15.4 write it."""
+"""The parts of the command's frame on its third hop, as defined by RFC 4944, 6282, 6554 and IEEE 802.15.4."""
 
 
 @needs_tshark

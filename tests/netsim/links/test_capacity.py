@@ -1,4 +1,4 @@
-"""Node capacities: closed forms, an independent fluid model, and combinations with other settings (docs/links.md)."""
+"""Node capacities (docs/links.md): closed forms, an independent fluid model, combinations with other settings."""
 
 import asyncio
 import math
@@ -26,7 +26,7 @@ Offers = dict[tuple[Any, Any], list[tuple[float, int]]]
 
 
 def run(graph: "nx.Graph[Any]", offers: Offers, link: Link | None = None, **settings: Any) -> Run:
-    """Send messages at set times over a network of listeners, and keep the trace."""
+    """Send messages at the given times between agents that otherwise only receive, and keep the trace."""
 
     async def script(me: Actor) -> None:
         mine = [(time, to, size) for (who, to), each in offers.items() if who == me.name for time, size in each]
@@ -41,7 +41,7 @@ def run(graph: "nx.Graph[Any]", offers: Offers, link: Link | None = None, **sett
 
 
 def arrivals(played: Run) -> dict[tuple[Any, Any], list[float]]:
-    """Return when frames arrived over each link (s)."""
+    """Return the arrival times (s) of the frames on each link."""
     found: dict[tuple[Any, Any], list[float]] = {}
     for row in played.trace.table().query("event == 'delivered'").itertuples():
         found.setdefault((row.sender, row.receiver), []).append(row.time_s)
@@ -49,7 +49,7 @@ def arrivals(played: Run) -> dict[tuple[Any, Any], list[float]]:
 
 
 def near(found: Mapping[Any, list[float]], wanted: Mapping[Any, list[float]], rel: float = 1e-9) -> bool:
-    """Return whether the messages of all links arrived at the expected times, up to rounding."""
+    """Return whether all links have the expected arrival times, up to rounding."""
     assert found.keys() == wanted.keys()
     return all(found[link] == pytest.approx(times, rel=rel) for link, times in wanted.items())
 
@@ -160,11 +160,12 @@ def test_a_trace_tells_when_the_first_bit_of_a_frame_left() -> None:
 
 
 def test_earlier_frames_go_first_in_a_fifo() -> None:
-    # Both ends are limited: the second flow gets the rest of one capacity, the third the rest of both.
+    # Uplinks and downlinks are limited: the second flow gets the rest of node 2's downlink, the third the rest of node
+    # 1's uplink.
     offers: Offers = {(0, 2): [(0.0, 125_000)], (1, 2): [(0.1, 125_000)], (1, 3): [(0.2, 125_000)]}
     graph = nx.Graph(list(offers))
     found = arrivals(run(graph, offers, uplink={0: 4e5, 1: 1e6}, downlink={2: 1e6}, sharing="fifo"))
-    # 1 → 2 gets 6e5 bits/s until it ends, and leaves 4e5 of node 1's uplink.
+    # 1 → 2 gets 6e5 bits/s until it ends, which leaves 4e5 bits/s of node 1's uplink to 1 → 3.
     end = 0.1 + 1e6 / 6e5
     assert near(found, {(0, 2): [2.5], (1, 2): [end], (1, 3): [end + (1e6 - 4e5 * (end - 0.2)) / 1e6]})
 
@@ -205,13 +206,13 @@ WITHOUT_END: list[dict[str, Any]] = [{"uplink": 1e15, "downlink": 1e15}, {}]
 
 
 def test_fragments_leave_at_the_speeds_of_their_times() -> None:
-    # The first of two fragments of 500,000 bits has 10 s of latency, which shows its departure: 0.2 s alone, then half
-    # speed.
+    # The first of two fragments of 500,000 bits has 10 s of latency, so its departure determines the arrival. It is
+    # sent alone for 0.2 s, and then at half speed.
     graph = topology.star(3)
     offers: Offers = {(0, 1): [(0.0, 125_000)], (0, 2): [(0.2, 125_000)]}
     links = {(0, 1): Link(mtu=62_500, latency=latency.trace([10.0, 0.0], offsets=0))}
     assert near(arrivals(run(graph, offers, links=links, uplink=1e6)), {(0, 1): [10.8], (0, 2): [2.0]})
-    # Between two fragments there is a pause in which others used the whole capacity.
+    # In the pause between the two fragments, other transfers used the whole capacity.
     transfer = Transfer(0, [10, 10], 0.0, 0.0, 0, 0, 0, lambda *_: None)
     for time, left in ((0.0, 20.0), (1.0, 10.0), (5.0, 10.0)):
         transfer.note(time, left)

@@ -16,7 +16,7 @@ from netsim.errors import BadInput
 from netsim.links import Budget, Reliability, from_reception
 from netsim.testing import Listener, Talker, play
 
-# Each constructor with valid arguments.
+# Each constructor with valid arguments, of which tests replace one.
 NUMBERS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (latency.constant, {"seconds": 0.25}),
     (latency.uniform, {"low": 0.25, "high": 0.5}),

@@ -1,4 +1,4 @@
-"""Links that change during a run: closed forms, an independent recursion, draws, and random networks."""
+"""Links that change during a run, tested by closed forms, an independent recursion, draws, and random networks."""
 
 import asyncio
 import math
@@ -29,7 +29,7 @@ WIRES = {"capacities": {"uplink": 1e15}, "links": {}}
 
 
 def arrivals(link: Link, plan: Sequence[tuple[float, Any]], *faults: Fault, workers: int = 1, **settings: Any) -> Any:
-    """Return when frames from agent 0 arrive at agent 1 (s), and the counts of the link."""
+    """Return the arrival times (s) of agent 0's frames at agent 1, and the counts of that link."""
     network = Network(topology.path(2), link, faults=faults, **settings)
     run = network.run({0: Talker(plan), 1: Listener()}, workers=workers)
     row = run.ledger.table().query("sender == 0").iloc[0]
@@ -58,7 +58,8 @@ def test_a_rate_that_halves_midway_takes_half_as_long_again(capacities: dict[str
 @every("capacities", WIRES.values())
 def test_a_queue_limits_only_while_there_is_a_rate(capacities: dict[str, float]) -> None:
     bursts = [(time, MEGABIT) for time in (0.0, 1.75, 3.0) for _ in range(5)]
-    # Half of the second frame has left when the rate limit ends; of the first and last burst the queue takes two.
+    # Half of the second frame has left when the rate limit ends. Of the first and last burst, the queue accepts two
+    # frames.
     expected = [1.0, 1.5, *[1.75] * 5, 4.0, 5.0], {"delivered": 9, "queue_full": 6}
     without = LinkChange(0, 1, at=1.5, until=2.5, rate=math.inf)
     times, outcomes = arrivals(Link(rate=1e6, queue=2), bursts, without, **capacities)
@@ -99,7 +100,7 @@ def test_departures_are_those_of_exact_arithmetic(seed: int) -> None:
     for capacities in WIRES.values():
         times, _ = arrivals(Link(rate=1024.0, latency=0.125), offered, *changes, **capacities)
         assert times == pytest.approx(wanted, rel=1e-9)
-    # All fragments of a frame are delayed with its last bit; their loss and latency are drawn.
+    # The last bit of a frame determines when its fragments arrive; each frame arrives twice.
     fragments = Link(rate=1024.0, latency=0.125, mtu=31, duplicate=1.0)
     assert sorted(arrivals(fragments, offered, *changes)[0]) == pytest.approx(sorted(2 * wanted))
 
@@ -175,7 +176,7 @@ def test_delays_too_are_those_of_the_numbers() -> None:
 
 
 class Drifting:
-    """A user's latency model, whose delays depend on earlier ones."""
+    """A user-defined latency model whose delays depend on earlier delays."""
 
     fixed, minimum = None, 0.0
     last: Any = 0.5
@@ -200,7 +201,7 @@ def test_a_latency_with_memory_goes_on() -> None:
         run = network.run({0: Talker(EACH_SECOND, to), 1: Listener(), 2: Listener()}, until=40.0)
         return [run.agents[node].times for node in (1, 2)]
 
-    # Broadcasts and unicasts use different draws.
+    # Broadcasts and unicasts have separate streams of draws.
     for to in (None, 1):
         plain, changed = times(to=to), times(LinkChange(0, 1, at=9.5, until=19.5, latency=0.6), to=to)
         assert changed[0][:10] + changed[0][20:] == plain[0][:10] + plain[0][20:]
@@ -212,7 +213,7 @@ def test_the_change_that_began_last_counts() -> None:
     long, short = LinkChange(0, 1, at=5.5, until=25.5, loss=1.0), LinkChange(0, 1, at=9.5, until=14.5, loss=0.0)
     times, _ = arrivals(Link(), EACH_SECOND, long, short)
     assert times == [*range(6), *range(10, 15), 26.0, 27.0, 28.0, 29.0]
-    # A permanent change ends a temporary one, and restores the other settings.
+    # The later change sets only the loss, so the latency of the temporary change lasts until its own end.
     good = LinkChange(0, 1, at=9.5, loss=0.0)
     times, _ = arrivals(Link(), EACH_SECOND, LinkChange(0, 1, at=5.5, until=25.5, loss=1.0, latency=0.25), good)
     assert times == [*range(6), *(k + 0.25 for k in range(10, 26)), 26.0, 27.0, 28.0, 29.0]
@@ -235,7 +236,7 @@ def test_frames_wait_on_a_held_link_and_come_in_order(seed: int) -> None:
     delays = latency.uniform(0.1, 3.0)
 
     class Numbered(Listener):
-        """Records frames with their times."""
+        """Records the numbers and times of received frames."""
 
         async def run(self) -> None:
             self.found = [(frame.payload, self.now) async for frame in self.inbox]
@@ -249,7 +250,7 @@ def test_frames_wait_on_a_held_link_and_come_in_order(seed: int) -> None:
     held = [each for each in plain if begin < each[1] < end]
     wanted = [(k, time) for k, time in plain if not begin < time < end] + [(k, end) for k, _ in sorted(held)]
     assert found(Hold(0, 1, at=begin, until=end)) == sorted(wanted, key=lambda each: each[1])
-    # A longer hold outlasts a shorter one, and a hold of the agent covers its links.
+    # The longer of two holds decides, and a hold of an agent covers all its links.
     both = Hold(0, None, at=begin, until=(begin + end) / 2), Hold(0, 1, at=begin, until=end)
     assert found(*both) == found(Hold(1, None, at=begin, until=end)) == sorted(wanted, key=lambda each: each[1])
 
@@ -264,7 +265,7 @@ def test_a_hold_without_an_end_leaves_frames_in_flight() -> None:
 
 @every("capacities", WIRES.values())
 def test_a_cut_that_drops_loses_what_is_in_flight_and_waits(capacities: dict[str, float]) -> None:
-    # Of four megabits at 1 Mbit/s one has arrived at 1.25 s; two wait in the queue.
+    # Of four frames of 1 Mbit at 1 Mbit/s, one has arrived at 1.25 s, and two wait in the queue.
     plan = [*[(0.0, MEGABIT)] * 4, (1.75, MEGABIT), (2.0, MEGABIT)]
     cut = LinkDown(0, 1, at=1.5, until=1.875, drops=True)
     found = arrivals(Link(rate=1e6, latency=0.25), plan, cut, **capacities)
@@ -289,7 +290,7 @@ def test_one_side_of_a_partition_hears_and_is_not_heard() -> None:
 
     split = {"at": 9.5, "until": 19.5}
     for side in ([0], [0, 1], [0, 2]):
-        # The last frames are in flight when the run ends.
+        # The last frames are still in flight when the run ends.
         cut = {ends: 19 for ends in delivered() if ends[0] in side and ends[1] not in side}
         assert delivered(Partition(side, **split, one_way=True)) == delivered() | cut
         back = {ends[::-1]: 19 for ends in cut}

@@ -76,7 +76,7 @@ def test_each_direction_and_each_link_sends_for_itself() -> None:
 
 
 def mean_and_error(values: np.ndarray, batches: int = 40) -> tuple[float, float]:
-    """Return the mean of a correlated sequence, and its standard error by batch means."""
+    """Return the mean of a correlated sequence, and its standard error estimated by batch means."""
     means = np.array([batch.mean() for batch in np.array_split(values, batches)])
     return float(means.mean()), float(means.std(ddof=1) / math.sqrt(batches))
 
@@ -322,7 +322,7 @@ def test_a_half_mended_link_stays_cut_the_other_way() -> None:
 
 
 class Both(Talker):
-    """Sends, and then waits for frames in flight."""
+    """Sends, and then waits for frames that are still in flight."""
 
     async def run(self) -> None:
         await super().run()
@@ -342,7 +342,7 @@ def test_a_broadcast_on_a_radio_is_one_transmission(medium: Any, transmissions: 
     assert [run.agents[i].times for i in (1, 2, 3)] == [close([1.011])] * 3
     assert run.ledger.wire_bits == 840 * transmissions
     assert run.ledger.senders_table()["wire_bits"].tolist() == [840 * transmissions]
-    # A transmission on a radio serves three links, so none of them has wire bits.
+    # One radio transmission serves three links, so its bits cannot be assigned to any of them.
     assert ("wire_bits" in run.ledger.table()) == (medium == "wires")
     if medium == "wires":
         assert run.ledger.table()["wire_bits"].tolist() == [840] * 3
@@ -382,7 +382,7 @@ def test_each_neighbour_on_a_radio_loses_for_itself() -> None:
     assert counts(run, receiver=2) == {"lost": 9}
 
 
-# 1 - 0 - 2 - 3: node 0 hears 1 and 2; node 3 hears 2.
+# The path 1 - 0 - 2 - 3: node 0 receives nodes 1 and 2; node 3 receives only node 2.
 HIDDEN = nx.Graph([(1, 0), (0, 2), (2, 3)])
 
 
@@ -499,7 +499,7 @@ def test_every_setting_is_kept_as_a_number_of_pythons_own(kind: Any) -> None:
     found = [link.latency_model.fixed, link.rate, link.loss_model.mean, link.duplicate, link.corrupt]
     found += [link.budget_model.bits, bucket.bits, bucket.burst]
     assert found == [100, 100, 1, 0, 1, 100, 100, 100]
-    # Otherwise 10**25 bits/s would differ from 1e25, and change the run.
+    # If a setting kept its type, 10**25 bits/s would differ from 1e25, and so would the run.
     assert {type(value) for value in found} == {float}
     if kind in WHOLE:
         link = Link(rate=1, queue=number, queue_bits=number, mtu=number, header_bits=number)

@@ -1,4 +1,4 @@
-"""Networks from data: tables of reception, replays, published measurements, rates that vary."""
+"""Networks from data: tables of reception ratios, replayed traces, published measurements, time-varying rates."""
 
 import asyncio
 import gzip
@@ -104,7 +104,7 @@ def test_positions_are_those_of_all_that_have_a_link() -> None:
     del places["c"]
     with pytest.raises(BadInput, match=r"positions: must have all nodes of the table .*; node 'c' is missing"):
         from_table(TABLE, positions=places)
-    # Nodes without links need no position.
+    # With least=0.8, node "c" has no link, and a node without links needs no position.
     assert set(from_table(TABLE, least=0.8, positions=places).graph) == {"a", "b"}
 
 
@@ -189,7 +189,7 @@ def test_bad_opportunities_are_refused(times: list[float]) -> None:
 
 @every("name", ["short.down", "short.down.gz"])
 def test_a_file_of_mahimahis_is_read(name: str, tmp_path: Path) -> None:
-    # As mahimahi's trace "12 Mbit/s in steps": 1, 1, 2, 4 ms, repeating from 4 ms on.
+    # A trace in mahimahi's format with delivery opportunities at 1, 1, 2 and 4 ms, repeated every 4 ms.
     text = "1\n1\n2\n4\n"
     (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     model = rate.opportunities(tmp_path / name)
@@ -267,7 +267,7 @@ def test_grenoble_by_channel_and_time() -> None:
 
 @measured
 def test_the_library_is_replayed_minute_by_minute() -> None:
-    """Every mote sends once a minute: deliveries equal the recorded receptions, packet by packet."""
+    """Every mote sends once a minute, and the deliveries equal the recorded receptions packet by packet."""
     graph, of = links.ulb_library(link=Link(rate=250e3), minute=1.0)
     rounds = 50
     network = Network(graph, Link(rate=250e3), links=of, round_period=1.0)

@@ -33,7 +33,7 @@ def burst(count: int, one_by_one: bool) -> Talker:
 
 
 def arrivals(link: Link, count: int = MANY, seed: int = 1, one_by_one: bool = False) -> dict[int, float]:
-    """Return arrival times (s), keyed by number, of frames all sent over one link at time 0."""
+    """Return the arrival time (s) of each numbered frame; all are sent over one link at time 0."""
     run = play(burst(count, one_by_one), Listener(), link=link, seed=seed)
     assert run.ledger.table()["offered"].tolist() == [count]
     return {number: time for time, _, number in run.agents[1].heard}
@@ -62,7 +62,7 @@ def test_delays_on_a_link_have_the_configured_distribution(name: str, one_by_one
     model, expected = DISTRIBUTIONS[name]
     delays = np.array(list(arrivals(Link(latency=model), one_by_one=one_by_one).values()))
     assert len(delays) == MANY
-    # A normal latency has a mass of 0.04 % at zero.
+    # A normal latency, truncated at zero, equals zero with a probability of 0.04 %.
     assert stats.kstest(delays, expected.cdf).pvalue > 1e-3
     error = expected.std() / math.sqrt(MANY)
     assert delays.mean() == pytest.approx(expected.mean(), abs=4 * error)
@@ -128,7 +128,7 @@ def test_links_read_a_latency_trace_from_places_of_their_own(medium: Any, simple
     assert first_of(3, seed=1) == found[:3]
     begins = [place for seed in range(10, 25) for place in first_of(20, seed=seed)]
     assert stats.chisquare(np.bincount(begins, minlength=20)).pvalue > 1e-3
-    # With an explicit offset, all links read the trace in step.
+    # With an explicit offset, all links read the same position of the trace.
     assert first_of(20, seed=1, offsets=7) == [7] * 20
 
 
@@ -155,7 +155,7 @@ def test_certain_losses(probability: float) -> None:
 
 
 def lost_at(model: Loss, times: "np.ndarray", seed: int = 1) -> np.ndarray:
-    """Return which frames sent over one link at these times (s) were lost."""
+    """Return a boolean array: which frames, sent over one link at these times (s), were lost."""
     run = play(Talker([(float(time), n) for n, time in enumerate(times)]), Listener(), link=Link(loss=model), seed=seed)
     arrived = set(run.agents[1].payloads)
     return np.array([n not in arrived for n in range(len(times))])
@@ -172,11 +172,11 @@ def test_gilbert_elliott_has_its_mean_loss_burst_length_and_correlation(
     r = 1 / burst
     p = mean * r / (1 - mean)
     model = loss.gilbert_elliott(mean, burst, slot=slot)
-    # Per-frame models get all frames at once; slotted models one frame a slot.
+    # Models without time slots get all frames at one time; slotted models get one frame a slot.
     times = np.zeros(MANY) if slot is None else slot * np.arange(MANY)
     lost = np.concatenate([lost_at(model, times, seed) for seed in range(2 if slot is None else 1)])
     correlation = 1 - p - r
-    # Correlated losses carry as much information as this number of independent ones.
+    # The variance of the mean of correlated losses is that of this many independent losses.
     independent = len(lost) * (1 - correlation) / max(1 + correlation, 1e-9)
     assert lost.mean() == pytest.approx(mean, abs=4 * math.sqrt(mean * (1 - mean) / independent) + 1e-12)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], lost.astype(int), [0]])))
@@ -214,12 +214,12 @@ def test_bursts_as_long_as_those_of_independent_losses_are_independent_losses(me
 
 @pytest.mark.parametrize(("mean", "burst"), [*BURSTS, slow(0.5, 1.2), (0.2, 1.0), (0.0, 1.0), slow(0.01, 3000.0)])
 def test_a_channel_that_moves_on_with_time_does_so_whatever_is_sent(mean: float, burst: float) -> None:
-    """A sparse sender loses the frames that it would have lost sending in each slot."""
+    """The losses depend on the time only: a sparse sender loses the same frames as one that sends in each slot."""
     model = loss.gilbert_elliott(mean, burst, slot=0.1)
     always = lost_at(model, 0.1 * np.arange(4000))
     now_and_then = np.flatnonzero(np.random.default_rng(0).random(4000) < 0.01)
     assert lost_at(model, 0.1 * now_and_then).tolist() == always[now_and_then].tolist()
-    # Three frames in each slot share one outcome.
+    # Three frames sent in the same slot share one outcome.
     thrice = lost_at(model, 0.1 * (np.arange(900) // 3) + 0.03 * (np.arange(900) % 3))
     assert thrice.tolist() == np.repeat(always[:300], 3).tolist()
 
@@ -241,7 +241,7 @@ def test_after_a_gap_a_channel_in_time_is_what_the_two_state_chain_says(mean: fl
 
 
 def test_a_channel_in_time_costs_little_after_a_long_silence() -> None:
-    """The state is drawn back only to where it no longer depends on the past, not over a million slots."""
+    """The state is computed from a bounded number of earlier slots, not over a million slots."""
     model = loss.gilbert_elliott(0.2, 8.0, slot=1e-3)
     before = uniforms.__globals__["_mix"]
     drawn = []
@@ -291,7 +291,7 @@ def test_links_read_a_loss_trace_from_places_of_their_own(medium: Any) -> None:
     assert lost_of(3, seed=1) == found[:3]
     places = [row.index(True) for seed in range(10, 25) for row in lost_of(20, seed=seed)]
     assert stats.chisquare(np.bincount(places, minlength=20)).pvalue > 1e-3
-    # With an explicit offset, all links read the trace in step.
+    # With an explicit offset, all links read the same position of the trace.
     assert np.sum(lost_of(20, seed=1, offsets=0), axis=0).tolist() == [20, *[0] * 19] * 2
 
 
@@ -408,7 +408,7 @@ print(generator(5, "a", "agent").random())
 
 
 def test_the_first_numbers_are_pinned() -> None:
-    # A change of this value changes every published run.
+    # If this value changed, every published run would change.
     assert uniforms(np.array([0], dtype=np.uint64), 0, 1)[0, 0] == (0xE220A8397B1DCDAF >> 11) * 2.0**-53
     assert name_key("a") == 0x3395AC8F5BBE65A7
 

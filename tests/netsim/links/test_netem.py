@@ -240,7 +240,7 @@ def test_correlated_delays_have_the_moments_of_the_recursion(correlation: float)
     for lag in (1, 3):
         pairs = np.corrcoef(found[:-lag].ravel(), found[lag:].ravel())[0, 1]
         assert pairs == pytest.approx(correlation**lag, abs=0.015)
-    # Links are independent of one another.
+    # The delays of different links are independent.
     assert abs(np.corrcoef(found[:, 0], found[:, 1])[0, 1]) < 5 / math.sqrt(
         40_000 * (1 - correlation) / (1 + correlation)
     )
@@ -260,7 +260,7 @@ def test_linux_undoes_the_correlation_of_its_delays() -> None:
 
 
 def test_a_link_has_one_chain_of_delays_for_broadcasts_and_single_frames() -> None:
-    """Four frames in four rounds, broadcast or not: their delays follow the order of sending."""
+    """Of four frames, some broadcast and some not, the delays follow one chain in the order of sending."""
     link = Link(latency=latency.correlated(latency.uniform(0.0, 0.5), 0.9))
     ways: list[list[Any]] = [[(k, k) for k in range(4)], [(k, k, 1) if k % 2 else (k, k) for k in range(4)]]
     heard = []
@@ -272,7 +272,7 @@ def test_a_link_has_one_chain_of_delays_for_broadcasts_and_single_frames() -> No
 
 
 class Mixed(Talker):
-    """Broadcasts, or sends to a neighbour, at given times."""
+    """Broadcasts, or sends to one neighbour, at given times."""
 
     def __init__(self, plan: list[Any]) -> None:
         self.plan = plan

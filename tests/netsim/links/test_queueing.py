@@ -20,7 +20,7 @@ COUNT = 8000
 
 
 def waits(sizes: np.ndarray, times: np.ndarray, link: Link) -> np.ndarray:
-    """Return each frame's time from offer to arrival (s), in the order of the offers."""
+    """Return the time (s) that each frame needs from its offer to its arrival, in the order of the offers."""
     run = talk(zip(times, sizes, strict=True), link)
     arrived = np.array(run.agents[1].times)
     assert len(arrived) == len(times)
@@ -37,7 +37,7 @@ def test_equal_frames_at_equal_times_wait_as_in_a_dd1_queue(gap: float) -> None:
 @pytest.mark.parametrize(("gap", "queue"), [(0.8, 1), (0.8, 5), (0.3, 2)])
 def test_a_full_dd1_queue_drops_what_exceeds_its_rate(gap: float, queue: int) -> None:
     run = talk([(gap * n, 1000) for n in range(1000)], Link(rate=8e3, queue=queue))
-    # A queue of one holds the frame in transmission, and accepts the first offer after it has left.
+    # A queue of length one holds the frame in transmission, so it accepts the first offer after that frame has left.
     period = gap * math.ceil(1 / gap) if queue == 1 else 1.0
     assert counts(run)["delivered"] == pytest.approx(1000 * gap / period + queue, abs=queue + 1)
 
@@ -85,7 +85,7 @@ def test_fragments_are_lost_in_bursts(mean: float, burst: float, fragments: int)
     to_bad = mean / burst / (1 - mean)
     expected = 1 - (1 - mean) * (1 - to_bad) ** (fragments - 1)
     assert error < 0.05 * expected
-    # A chain that stops at the first lost fragment, or steps once a frame, deviates by more.
+    # A loss chain that skipped the remaining fragments of a lost frame, or stepped once a frame, would deviate by more.
     assert lost == pytest.approx(expected, abs=3.5 * error)
 
 
@@ -98,7 +98,7 @@ def test_a_frame_takes_the_longest_of_its_fragments_latencies(fragments: int) ->
 
 
 class Spreader(Talker):
-    """Sends each frame to a neighbour drawn at random."""
+    """Sends each frame to a randomly drawn neighbour."""
 
     async def say(self, payload: Any) -> None:
         await self.send(self.neighbors[int(self.rng.integers(2))], "m", payload)

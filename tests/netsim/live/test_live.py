@@ -1,4 +1,4 @@
-"""A run watched live (docs/replay.md): its results are unchanged, and pages get its events."""
+"""A live view of a run (docs/replay.md): results are unchanged, and the page receives all events."""
 
 import http.client
 import json
@@ -28,7 +28,7 @@ from tests.netsim.replay.test_replay_page import unpack
 
 
 class Page:
-    """The client side of a live page: it sends the requests of page/live.js."""
+    """The client side of a live page: it sends the same requests as page/live.js."""
 
     def __init__(self, address: str, number: int = 1) -> None:
         self.address = f"{address}{number}/"
@@ -55,7 +55,7 @@ class Page:
         return self.news
 
     def states(self, names: list[str]) -> pd.DataFrame:
-        """Return the states, in the form of `Run.states`, of agents named by numbers."""
+        """Return the received states in the form of `Run.states`, for agents whose names are numbers."""
         columns = ["time_s", "agent", "sent", *names]
         found = ["times", "agents", "sent", *range(len(names))]
         return pd.DataFrame({name: self.columns[f"state {each}"] for name, each in zip(columns, found, strict=True)})
@@ -66,7 +66,7 @@ class Page:
 
 
 def table(columns: dict[str, Any], labels: list[str]) -> np.ndarray[Any, Any]:
-    """Return columns as sortable records; a label becomes a hash of its text."""
+    """Return columns as sortable records, in which a hash of its text replaces each label."""
     found = np.empty(len(columns["start"]), dtype=[(name, dtype) for name, dtype in COLUMNS.items()])
     for name in COLUMNS:
         found[name] = columns[name]
@@ -142,7 +142,7 @@ def test_at_each_look_frames_add_up() -> None:
 
     def look(number: int) -> None:
         if number == 1:
-            # The row is written before the page asks.
+            # Progress is called before the row reaches the page, so there is nothing to compare at the first row.
             return
         page = Page(shown.address)
         news = page.ask()
@@ -174,7 +174,7 @@ def test_the_newest_are_kept_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -
     assert page.frames["start"].min() > np.median(frames["start"])
     with pytest.raises(BadInput, match="trace = False"):
         _ = run.trace
-    # Records already sent are not kept.
+    # Records that were already sent must not be kept.
     assert not any(len(each) for each in run.ledger.tally.records().values())
 
 
@@ -233,7 +233,7 @@ def test_of_many_changes_a_page_has_fewer_the_older_they_are(monkeypatch: pytest
 
 @pytest.mark.parametrize("each_time", [1, 7, 70, 900])
 def test_however_many_changes_come_at_once_a_page_has_no_more(each_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two requests of a page, the run makes as many changes as the machine allows."""
+    """Between two looks ``each_time`` changes happen; the page never holds more than MOST_CHANGES of them."""
     monkeypatch.setattr(render, "MOST_CHANGES", 60)
     found = Network(topology.path(3), round_period=1.0)
     found.watch({"heard": lambda agent: len(agent.heard)})

@@ -26,7 +26,7 @@ AFTER = "new Promise((done) => setTimeout(done, {}))"
 
 
 def until(page: chromium.Page, what: str, seconds: float = 60.0) -> None:
-    """Wait until an expression is true in a page."""
+    """Wait until a JavaScript expression is true in the page."""
     deadline = time.monotonic() + seconds
     while not page.run(what):
         assert time.monotonic() < deadline, what
@@ -70,7 +70,7 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(  # noqa: PLR0915  one
     go_on.set()
     assert halfway.wait(60)
     browser.open(address[0] + "1/")
-    # It stops at the newest known time, however fast it plays, and then continues.
+    # Playback stops at the newest known time, and continues when later times become known.
     until(browser, "replay.state().known > 1.8")
     known = browser.run("replay.state().known")
     until(browser, f"replay.state().time === {known!r}")
@@ -85,7 +85,7 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(  # noqa: PLR0915  one
     clock = "document.querySelector('[data-part=clock]').textContent"
     assert " · round 19 · " in browser.run(clock)
     assert browser.run("document.querySelector('[data-part=title]').textContent") == "<b>"
-    # The page stays usable: seek back, pause, inspect an agent.
+    # The page stays usable during the run: it can seek back, pause and show an agent.
     browser.run("replay.pause(); replay.seek(1.0); replay.choose({agent: 3})")
     columns = frames_of(plain.trace).columns
     over = columns["end"] <= 1.0
@@ -115,7 +115,7 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(  # noqa: PLR0915  one
 
 
 def check_counts(page: chromium.Page, run: Any) -> None:
-    """Check that the page's counts equal the ledger's."""
+    """Check that the counts on the page equal the ledger's."""
     cells = "[...document.querySelectorAll('[data-cause]')].map((row) => [row.dataset.cause, "
     shown = dict(page.run(cells + "+row.querySelector('[data-count]').textContent])"))
     ledger = run.ledger.table(by=[]).iloc[0]

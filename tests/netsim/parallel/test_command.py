@@ -1,4 +1,4 @@
-"""The flag --workers: a run folder is the same, and is verified with any number of workers."""
+"""The flag --workers: the run folder does not depend on the number of workers, nor does `netsim verify`."""
 
 import json
 from pathlib import Path

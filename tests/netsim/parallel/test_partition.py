@@ -1,4 +1,4 @@
-"""Assignment of agents to workers: parts of about equal size, with few links between them."""
+"""The assignment of agents to workers: groups of about equal size, with few links between them."""
 
 import sys
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A network over several workers gives the results and errors of one process."""
+"""A network on several workers gives the results and errors of a single process."""
 
 import asyncio
 import multiprocessing
@@ -74,11 +74,11 @@ class Mean:
         return mean(agents)
 
     def local(self, agents: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return the terms of the mean."""
+        """Return the values of one worker's agents."""
         return {name: agent.value for name, agent in agents.items()}
 
     def combine(self, parts: Any) -> float:
-        """Return the mean of terms in the order of the agents."""
+        """Return the mean of all workers' values, summed in the order of the agents' names."""
         values = {name: value for part in parts for name, value in part.items()}
         return float(np.mean([values[name] for name in sorted(values)]))
 
@@ -115,7 +115,7 @@ def test_rounds_are_the_same_over_workers(workers: int, link: Link) -> None:
 
 
 class Named(netsim.Agent):
-    """Sends messages of kinds that few agents share, and of one common kind."""
+    """Sends messages of kinds that only a few agents use, and of one common kind."""
 
     async def run(self) -> None:
         for kind in (f"kind {self.name % 3}", "all", "last"):
@@ -124,7 +124,7 @@ class Named(netsim.Agent):
 
 
 def test_tables_have_one_order_over_workers() -> None:
-    """Rows follow the graph's order of agents and the text of kinds, not the order in which a process met them."""
+    """Rows follow the graph's order of agents and the names of kinds, not the order of occurrence in a process."""
     graph = nx.relabel_nodes(topology.ring(6), {i: (5 * i) % 6 for i in range(6)})
 
     def ledger(workers: int) -> Any:
@@ -345,7 +345,7 @@ def test_faults_happen_in_all_workers() -> None:
 
 
 class Lethal(Average):
-    """Kills its process after some messages."""
+    """Kills its worker process after some messages."""
 
     def __init__(self, value: float, when: float, signal_number: int = signal.SIGKILL) -> None:
         super().__init__(value, 50)
@@ -402,7 +402,7 @@ def test_a_probe_that_reads_a_clock_is_told_where_it_is() -> None:
 
 
 class Nested(netsim.Agent):
-    """Runs another network over several workers."""
+    """Runs a second network on several workers inside its own run."""
 
     async def run(self) -> None:
         averaged(2)
@@ -446,7 +446,7 @@ def working(process: "subprocess.Popen[str]", count: int) -> list[str]:
 
 
 def used(process: str) -> float:
-    """Return the processor seconds of a process."""
+    """Return the processor time (s) that a process has used."""
     user, system = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
@@ -480,7 +480,7 @@ def test_an_interrupt_leaves_no_process(number: int, tmp_path: Path) -> None:
 
 
 class Stopped(Average):
-    """Stops its process at a given time."""
+    """Stops its worker process at a given time by SIGSTOP."""
 
     def __init__(self, value: float, when: float | None = None) -> None:
         super().__init__(value)
@@ -503,11 +503,11 @@ needs_waitid = pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system 
 
 
 def on_silence(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> list[str]:
-    """Call ``act`` with the process id in each warning of a stopped worker; return the warnings."""
+    """Call ``act`` with the process id for each warning of a stopped worker; return the list of warnings."""
     told: list[str] = []
 
     def show(message: Warning | str, *_: Any) -> None:
-        # Newer Pythons also warn of a fork beside threads, which xdist has.
+        # Newer Pythons also warn when a process with threads forks, and xdist has threads.
         if str(message).startswith("worker "):
             told.append(str(message))
             act(int(told[-1].rpartition(" ")[2]))
@@ -523,7 +523,7 @@ def test_a_stopped_worker_is_named_and_may_go_on(monkeypatch: pytest.MonkeyPatch
     with warnings.catch_warnings():
         told = on_silence(monkeypatch, lambda number: os.kill(number, signal.SIGCONT))
         run = stopping()
-    # On a busy machine the worker is still stopped when the next warning is due.
+    # On a busy machine, the same warning may be repeated before the worker continues.
     (text,) = set(told)
     number = text.rpartition(" ")[2]
     assert re.fullmatch(
@@ -542,7 +542,7 @@ def test_an_interrupt_ends_a_run_that_waits_for_a_stopped_worker(monkeypatch: py
         with pytest.raises(KeyboardInterrupt) as caught:
             stopping()
     assert not multiprocessing.active_children()
-    # The other workers ended with their counts.
+    # The counts of the two other workers are in the result.
     assert len(caught.value.run.costs) == 2  # type: ignore[attr-defined]
 
 

@@ -23,7 +23,7 @@ from tests.parts import slow
 
 CASES, STORED = cases(), stored()
 SEEDS = (1, 2, 3)
-# One case of each kind, with few nodes; the allowed difference of means over three seeds.
+# One small case of each kind, with the tolerance for the difference of means over three seeds.
 SMALL = {"ring 5": 0.03, "near-far 2": 0.03, "ring 1 short": 0.03, "hidden 4": 0.07, "hidden 4 no acks": 0.07}
 
 
@@ -145,10 +145,11 @@ def received(chunks: str, begins: float, size: int) -> float:
 @pytest.mark.parametrize(
     ("chunks", "begins", "size", "hit_bits"),
     [
-        # From 0.96 ms to 1.92 ms of 3.84 ms: netsim counts this signal; ns-3 has dropped it.
+        # Interference from 0.96 ms to 1.92 ms of a frame of 3.84 ms: netsim counts it, and ns-3 has dropped it by the
+        # end.
         ("any", 0.96e-3, 30, 240),
         ("ns3", 0.96e-3, 30, 0),
-        # From 2.88 ms on, beyond the end: both count it.
+        # Interference from 2.88 ms to beyond the end of the frame: both simulators count it.
         ("any", 2.88e-3, 120, 240),
         ("ns3", 2.88e-3, 120, 240),
     ],
@@ -170,7 +171,7 @@ def test_other_chunks_are_refused() -> None:
 
 
 def test_every_case_has_its_figures_and_they_agree() -> None:
-    """docs/ns3.md takes its tables from these figures."""
+    """The tables of docs/ns3.md are made from these figures."""
     for who in ("ns3", "model", "netsim"):
         assert list(STORED[who]) == list(CASES)
     for name, quantities in STORED["ns3"].items():
@@ -184,7 +185,7 @@ def test_every_case_has_its_figures_and_they_agree() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_netsim_agrees_with_ns3(name: str) -> None:
-    """A third of the tables' simulated time; `benchmarks.ns3` runs all seeds in full length."""
+    """This test simulates a third of the tables' time; `benchmarks.ns3` runs all seeds in full length."""
     case, seeds = (
         (shorter(CASES[name], CASES[name].seconds / 3), SEEDS)
         if CASES[name].rate
@@ -207,7 +208,7 @@ def test_ns3_still_says_what_is_stored(tmp_path: Path) -> None:
 
 
 def test_a_model_of_two_that_do_not_hear_each_other_delivers_both() -> None:
-    """Nodes that hear only the sink, with frames far apart in time, lose nothing."""
+    """If nodes hear only the sink, and frames are far apart in time, no frame is lost."""
     powers, metres = [[-60.0] * 2] * 2, [[0.0, 5.0], [5.0, 0.0]]
     run = Medium(powers, metres, 1, payload=100, acks=True, rate=2.0, seconds=50.0, rules=Rules()).run()
     assert run.requests == run.received == run.acknowledged > 50

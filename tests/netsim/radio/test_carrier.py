@@ -18,7 +18,7 @@ LINK = presets.ieee802154().link
 
 
 class Hears(Agent):
-    """Records the frames that it hears."""
+    """Records the frames that it receives."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -29,7 +29,7 @@ class Hears(Agent):
 
 
 class Sends(Agent):
-    """Sends a frame of about 2 ms to node 1 at each of some times."""
+    """Sends node 1 a frame of about 2 ms at each of the given times."""
 
     def __init__(self, *times: float) -> None:
         self.times = times
@@ -56,7 +56,7 @@ class Emits(Agent):
 
 
 def network(to_one: float = -50.0, **more: Any) -> Network:
-    """Return a network in which node 0 sends to 1, and a non-neighbour "x" reaches 1 with a given power (dBm)."""
+    """Return a network of nodes 0 and 1, with an unlinked node "x" whose power at node 1 is given (dBm)."""
     graph = nx.Graph([(0, 1)])
     graph.add_node("x")
     faults = more.pop("faults", ())
@@ -67,7 +67,7 @@ def network(to_one: float = -50.0, **more: Any) -> Network:
 
 
 def arrived(run: Run) -> list[int]:
-    """Return the numbers of the frames that node 1 received."""
+    """Return the numbers of the frames that node 1 received, from the frames' payloads."""
     return [frame.payload[0] for frame in run.agents[1].heard]
 
 
@@ -213,7 +213,7 @@ def test_powers_that_cannot_be_are_refused(more: dict[str, Any], says: str) -> N
 
 
 class Ticks(Agent):
-    """Never ends."""
+    """Runs until the end without ever finishing."""
 
     background = True
 
@@ -225,7 +225,7 @@ class Ticks(Agent):
 
 
 class Waits(Agent):
-    """Waits for a frame that never comes."""
+    """Waits for a frame that never arrives."""
 
     async def run(self) -> None:
         await self.inbox.get()

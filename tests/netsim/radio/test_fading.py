@@ -27,12 +27,12 @@ KS = (0.0, 2.0, 10.0)
 
 
 def gains(fading: BlockFading, times: Sequence[float], key: int = 7, seed: int = 1) -> Any:
-    """Return power gains, as ratios."""
+    """Return power gains as linear ratios."""
     return 10.0 ** (np.array([fading.gain_db(seed, key, time) for time in times]) / 10.0)
 
 
 def rician(k: float) -> Any:
-    """Return the distribution of a Rician channel's power gain: noncentral χ² of two degrees of freedom, mean 1."""
+    """Return the distribution of a Rician channel's power gain: noncentral χ² with two degrees of freedom, mean 1."""
     return ncx2(2, 2.0 * k, scale=1.0 / (2.0 * (1.0 + k)))
 
 
@@ -116,7 +116,7 @@ def test_reception_is_the_integral_of_the_error_rate_over_the_gains(k: float) ->
 
 
 def acknowledged(phy: Phy, snr: float, count: int) -> float:
-    """Return the share of messages, a second apart, that a neighbour acknowledges within four tries."""
+    """Return the share of messages, sent a second apart, that a neighbour acknowledges within four tries."""
 
     async def script(me: Any) -> None:
         for n in range(count):
@@ -142,7 +142,7 @@ def test_a_frame_sent_again_meets_the_channel_that_lost_it() -> None:
     single = quad(lambda g: once(g) * math.exp(-g), 1e-9, 30, limit=500)[0]
     together = quad(lambda g: (1 - (1 - once(g)) ** 4) * math.exp(-g), 1e-9, 30, limit=500)[0]
     assert 1 - (1 - single) ** 4 > together + 0.2
-    # In 2.5 % of the cases a fading block ends between the tries.
+    # In 2.5 % of the cases a fading block ends between two tries.
     assert acknowledged(phy, snr, count) == pytest.approx(together, abs=0.04)
     fast = Phy(fading=BlockFading(coherence=1e-4))
     assert acknowledged(fast, snr, count) > together + 0.2
@@ -152,7 +152,7 @@ def test_a_frame_sent_again_meets_the_channel_that_lost_it() -> None:
 
 
 def a_trace(count: int = 20_000) -> Any:
-    """Return noise of −98 dBm with bursts of −80 dBm, 12 ms long on average, and 1 dB of jitter."""
+    """Return a noise trace: −98 dBm with bursts of −80 dBm, 12 ms long on average, and 1 dB of jitter."""
     rng = np.random.default_rng(5)
     bursts = np.repeat(np.arange(count) % 2, np.where(np.arange(count) % 2, rng.geometric(1 / 12, count), 60))[:count]
     return np.where(bursts, -80.0, -98.0) + rng.integers(-1, 2, count)
@@ -181,12 +181,12 @@ def test_without_a_history_samples_are_independent() -> None:
 
 
 def test_what_follows_a_pattern_followed_it_in_the_trace() -> None:
-    """In a cyclic trace a b a c, a is followed by b or c, each half of the time, and both are followed by a."""
+    """In the cyclic trace a b a c, each a is followed by b or c with equal probability, and both are followed by a."""
     found = sampled(PatternNoise([-90.0, -80.0, -90.0, -70.0], history=1, restart=1e3), 20_000)
     pairs = set(pairwise(found))
     assert pairs == {(-90.0, -80.0), (-90.0, -70.0), (-80.0, -90.0), (-70.0, -90.0)}
     assert np.mean(found == -80.0) == pytest.approx(0.25, abs=0.01)
-    # In this trace two samples determine the next one.
+    # With two samples of history, each next value of this trace is determined.
     known = sampled(PatternNoise([-90.0, -80.0, -90.0, -70.0], history=2, restart=1e3), 400)
     assert {tuple(known[n : n + 4]) for n in range(0, 400, 4)} == {tuple(known[:4])}
 
@@ -229,7 +229,7 @@ def test_a_frame_is_received_if_the_noise_as_it_begins_lets_it() -> None:
 
 
 def busy(seed: int) -> Any:
-    """Run five nodes that talk at random under fading and noise, with acknowledgements."""
+    """Run five nodes that send at random times with acknowledgements, under fading and noise."""
     phy = Phy(fading=BlockFading(coherence=0.02, k_factor=1.0), noise=PatternNoise(a_trace(2000), history=3))
     powers = {(a, b): -92.0 + a - b for a in range(5) for b in range(5) if a != b}
     plans = np.random.default_rng(seed).uniform(0, 2, (5, 40))

@@ -1,4 +1,4 @@
-"""Links from positions: skipping pairs that are too far apart gives the same links as a loop over all pairs."""
+"""Links from positions: the search that skips distant pairs gives the same links as a loop over all pairs."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Places = dict[Any, tuple[float, ...]]
 
 
 def shadow_of(model: LogDistance, seed: int, a: Any, b: Any) -> float:
-    """Return the shadowing X of one link, from the keys of its two ends."""
+    """Return the shadowing of one link, computed from the keys of its two ends."""
     ends = [draws.name_key(a), draws.name_key(b)]
     first, second = (np.array([key], dtype=np.uint64) for key in (sorted(ends) if model.symmetric else ends))
     key = draws.stream_keys(seed, draws.link_keys(first, second), "shadowing")
@@ -154,14 +154,14 @@ def test_positions_may_be_as_far_apart_as_numbers_go(exponent: float) -> None:
 
 
 class TwoRay(LogDistance):
-    """A path loss that grows with the fourth power from 50 m on, and drops to its least at 500 m."""
+    """A path loss that grows with the fourth power of distance from 50 m on, and drops to its minimum at 500 m."""
 
     def path_loss(self, distance: float) -> float:
         return 0.0 if distance > 500.0 else super().path_loss(distance) + 20.0 * math.log10(max(distance / 50.0, 1.0))
 
 
 class Better(LogDistance):
-    """An antenna with 30 dB of gain towards node 0."""
+    """A path loss with an antenna gain of 30 dB towards node 0."""
 
     def powers(self, positions: "Mapping[Any, Any] | nx.Graph[Any]", *, seed: int = 0) -> dict[tuple[Any, Any], float]:
         found = super().powers(positions, seed=seed)
@@ -169,7 +169,7 @@ class Better(LogDistance):
 
 
 class Half(LogDistance):
-    """A PHY that receives half of the frames it otherwise would."""
+    """A path loss model that halves the probability of reception."""
 
     def reception(
         self, positions: "Mapping[Any, Any] | nx.Graph[Any]", *, seed: int = 0

@@ -77,7 +77,7 @@ def test_a_curve_falls_from_a_half_to_nothing(curve: Callable[[float], float]) -
     assert (np.diff(rates) <= 1e-12).all()
 
 
-# Measured by ns-3 3.37 for a PSDU of 20, 60 and 127 bytes and 6 bytes of preamble and length.
+# Measured with ns-3 3.37 for PSDUs of 20, 60 and 127 bytes, each after 6 bytes of preamble and length.
 MEASURED = {-2: (0.661, 0.939, 0.996), -1: (0.219, 0.452, 0.700), 0: (0.033, 0.082, 0.164), 1: (0.003, 0.005, 0.010)}
 
 
@@ -100,7 +100,7 @@ def test_sensitivity_is_the_standards() -> None:
 
 
 def test_bluetooth_has_its_sensitivity() -> None:
-    """At −96 dBm one in a thousand bits is wrong."""
+    """At −96 dBm, one of a thousand bits is wrong."""
     phy = presets.bluetooth_low_energy().radio.phy  # type: ignore[union-attr]
     assert phy is not None
     assert phy.error_rate(-96 - phy.noise_dbm) == pytest.approx(1e-3, rel=0.1)
@@ -110,7 +110,7 @@ def test_bluetooth_has_its_sensitivity() -> None:
 
 
 class Says(Talker):
-    """Sends, and stays until all frames on the air have arrived."""
+    """Sends frames, and runs until all frames on the air have arrived."""
 
     async def run(self) -> None:
         await super().run()
@@ -118,7 +118,7 @@ class Says(Talker):
 
 
 def levels(floor: Phy = NS3, **snr: float) -> dict[tuple[int, int], float]:
-    """Return powers from the SNR (dB) at which node 0 hears others: ``a1=3``."""
+    """Return received powers for the given SNRs (dB) at node 0; ``a1=3`` means 3 dB for frames from node 1."""
     return {(int(name[1:]), 0): floor.noise_dbm + value for name, value in snr.items()}
 
 
@@ -129,7 +129,7 @@ def hears(
     latency: float = 0.0,
     **settings: Any,
 ) -> Run:
-    """Let nodes send frames of given sizes (bytes) at given times (s) in pure ALOHA; node 0 listens, or sends, too."""
+    """Let nodes send frames, given as (time in s, bytes), by pure ALOHA; node 0 receives, and may also send."""
     radio = Radio(**{"access": "aloha", "phy": NS3, **settings}, powers={**both_ways(powers)})
     graph = topology.star(1 + max(a for pair in powers for a in pair))
     network = Network(graph, Link(rate=RATE, latency=latency), medium=radio, seed=seed)
@@ -139,7 +139,7 @@ def hears(
 
 
 def both_ways(powers: dict[tuple[int, int], float]) -> dict[tuple[int, int], float]:
-    """Return powers of both directions of each link."""
+    """Return powers in which each link has the same power in both directions."""
     return {(b, a): level for (a, b), level in powers.items()} | powers
 
 
@@ -168,7 +168,7 @@ def test_only_the_overlap_is_disturbed() -> None:
 
 
 def test_two_interferers_add_up() -> None:
-    """With one interferer of equal power most first frames survive, with two none does."""
+    """Most first frames survive one interferer of equal power, and almost none survive two."""
     at = [0.1 * k for k in range(300)]
     powers = levels(a1=30.0, a2=30.0, a3=30.0)
     for others, most, least in (((2,), 0.95, 0.75), ((2, 3), 0.02, 0.0)):
@@ -182,7 +182,7 @@ def test_the_first_frame_is_locked_on_and_never_replaced() -> None:
     got = hears(powers, {1: [(0.0, 100)], 2: [(1e-3, 100)]}).ledger.table(["sender"]).set_index("sender")
     assert got.loc[1, "collided"] == 1
     assert got.loc[2, "collided"] == 1
-    # The stronger frame comes first: it is received, and the other is not.
+    # If the stronger frame comes first, it is received and the other one is not.
     got = hears(powers, {1: [(1e-3, 100)], 2: [(0.0, 100)]}).ledger.table(["sender"]).set_index("sender")
     assert got.loc[1, "collided"] == 1
     assert got.loc[2, "delivered"] == 1
@@ -205,7 +205,7 @@ def test_a_frame_may_follow_at_the_end_of_another() -> None:
 
 
 def test_starts_count_in_the_order_in_which_they_arrive() -> None:
-    """Node 2 sends later, but its signal arrives first."""
+    """Node 2 sends later than node 1, but over a shorter distance, so its signal arrives first."""
     graph, powers = topology.star(3), both_ways(levels(a1=20.0, a2=20.0))
     radio = Radio(access="aloha", phy=NS3, powers=powers)
     links = {(1, 0): Link(rate=RATE, latency=2e-3)}
@@ -218,7 +218,7 @@ def test_starts_count_in_the_order_in_which_they_arrive() -> None:
 
 
 def test_a_radio_that_turns_around_receives_nothing() -> None:
-    """Node 0 sends 3.2 ms, and is in RX again 192 us later."""
+    """Node 0 sends for 3.2 ms, and can receive again 192 us later."""
     for begin, end in ((3.2e-3 + 191e-6, "half_duplex"), (3.2e-3 + 192e-6, "delivered")):
         run = hears(levels(a1=20.0), {0: [(0.0, 100)], 1: [(begin, 20)]})
         assert counts(run, receiver=0) == {end: 1}
@@ -234,7 +234,7 @@ def test_link_loss_is_on_top() -> None:
 
 
 def test_chirps_of_one_kind_disturb_each_other_more_than_noise() -> None:
-    """Treated as noise, a frame of equal power would be far too weak to disturb."""
+    """If the other LoRa frame counted only as noise, one of equal power would be far too weak to disturb."""
     phy = presets.lora(9).radio.phy  # type: ignore[union-attr]
     assert phy is not None
     at = [0.1 * k for k in range(200)]
@@ -252,9 +252,9 @@ AT_ONCE: dict[str, Any] = {"access": "csma", "min_be": 0, "max_be": 0, "max_csma
 
 
 def assess(others: list[tuple[float, int]], snr: float, **settings: Any) -> dict[str, int]:
-    """Return the outcome of node 1's frame offered at 10 ms, while 2, 3, … send frames of given sizes (bytes).
+    """Return the outcome of node 1's frame, offered at 10 ms, while nodes 2, 3, … send frames of given sizes (bytes).
 
-    Node 1 receives each of them at the same SNR. They begin to send 320 us after their time.
+    Node 1 receives each of them at the same SNR. Each begins 320 us after the time given.
     """
     phy = settings.pop("phy", NS3)
     nodes = range(2, 2 + len(others))
@@ -274,14 +274,14 @@ DEAF: dict[str, Any] = {"sense_dbm": -100.0, "lock_db": 50.0}
 
 
 def ending(after: float) -> tuple[float, int]:
-    """Return the offer time of a 20-byte frame (640 us) that ends a given time (s) after the start at 10 ms."""
+    """Return (time, size) of a 20-byte frame (640 us) that ends ``after`` s after the assessment's start at 10 ms."""
     return 0.01 + after - 640e-6 - 320e-6, 20
 
 
 @pytest.mark.parametrize("cca", ["any", "ns3"])
 @pytest.mark.parametrize("after", [-1e-6, 64e-6, 128e-6, 200e-6])
 def test_an_assessment_sees_what_ends_within_it_but_not_as_ns3_does(after: float, cca: Any) -> None:
-    """An assessment takes 128 us; both simulators see a frame that ends exactly with it."""
+    """An assessment takes 128 us. ns-3 ignores a frame that ends before the assessment does; netsim counts it."""
     is_clear = after < 0 or (cca == "ns3" and after < 128e-6)
     got = assess([ending(after)], 10.0, phy=Phy(cca=cca, **DEAF))
     assert got == {"delivered" if is_clear else "access_failed": 1}
@@ -302,7 +302,7 @@ def test_powers_add_up_for_energy_detection() -> None:
 
 @pytest.mark.parametrize("cca", ["any", "ns3"])
 def test_noise_is_energy_as_the_assessment_ends(cca: Any) -> None:
-    """Noise alone triggers energy detection, and adds to a signal; the assessment lasts from 10 ms to 10.128 ms."""
+    """At the end of the assessment (10.128 ms), noise counts as energy: alone, and added to a signal."""
     for level, end in ((-76.0, "access_failed"), (-78.0, "delivered")):
         noise = Counted(level)
         assert assess([], 0.0, phy=Phy(cca=cca, noise=noise)) == {end: 1}
@@ -337,7 +337,7 @@ def test_a_graph_of_carrier_sense_takes_the_place_of_power() -> None:
 @pytest.mark.parametrize(("size", "space"), [(24, 192e-6), (25, 640e-6)])
 @pytest.mark.parametrize("acks", [False, True])
 def test_a_node_leaves_a_space_after_a_frame(size: int, space: float, acks: bool) -> None:
-    """The next frame waits for the acknowledgement after 192 us, the spacing, an assessment and a turnaround."""
+    """The next frame follows the acknowledgement (after 192 us), the spacing, an assessment and a turnaround."""
 
     class Twice(Agent):
         async def run(self) -> None:
@@ -353,7 +353,7 @@ def test_a_node_leaves_a_space_after_a_frame(size: int, space: float, acks: bool
 
 
 class Saturated(Agent):
-    """Sends frames of 100 bytes to node 0 continuously, each after the last one has ended."""
+    """Sends node 0 frames of 100 bytes without a pause, each after the previous one has ended."""
 
     async def run(self) -> None:
         while True:
@@ -361,7 +361,7 @@ class Saturated(Agent):
 
 
 def ring(nodes: int, seconds: float, seed: int) -> float:
-    """Return node 0's throughput (kbit/s) from saturated nodes 5 m around it: path loss 46.7 + 30·log10(d) dB."""
+    """Return the throughput (kbit/s) at node 0 of saturated nodes 5 m away; the path loss is 46.7 + 30·log10(d) dB."""
     graph = topology.star(nodes + 1)
     where = {0: (0.0, 0.0)}
     for i in range(1, nodes + 1):
@@ -391,7 +391,7 @@ def test_saturated_nodes_are_those_of_ns3(nodes: int, kbit: float) -> None:
 
 
 class Counted:
-    """Fading or noise that records its arguments."""
+    """A fading or noise model that records the arguments of its calls."""
 
     def __init__(self, value: float) -> None:
         self.value, self.asked = value, list[tuple[int, int, float]]()
@@ -416,7 +416,7 @@ def test_fading_is_asked_once_a_signal() -> None:
 
 
 def test_a_link_has_a_fading_of_its_own_on_each_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fading is equal in both directions; on returning to channel 0 it has its earlier value."""
+    """Fading is the same in both directions of a link; a return to channel 0 restores that channel's value."""
 
     def both_tune(channel: int) -> Callable[[Medium, float], None]:
         def tune(medium: Medium, now: float) -> None:
@@ -445,7 +445,7 @@ def test_noise_takes_the_place_of_the_floor() -> None:
 
 
 def with_medium(monkeypatch: pytest.MonkeyPatch, acts: Callable[[Medium, float], None], at: float) -> None:
-    """Call a function on the medium of the next run at a time (s)."""
+    """Call a function on the medium of the next run at time ``at`` (s)."""
     start = Medium.start
 
     def starts(medium: Medium) -> None:
@@ -457,7 +457,7 @@ def with_medium(monkeypatch: pytest.MonkeyPatch, acts: Callable[[Medium, float],
 
 
 def test_powers_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Node 2 is out of reach of node 0, moves close enough to disturb it, and leaves."""
+    """Node 2 is first out of range of node 0, then near enough to disturb it, and then gone."""
     says = {1: [(0.1 * k, 100) for k in range(30)], 2: [(0.1 * k - 1e-3, 100) for k in range(1, 30)]}
     powers = {(1, 0): -80.0, (0, 1): -80.0, (2, 1): -130.0, (1, 2): -130.0}
 
@@ -476,12 +476,12 @@ def test_powers_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
     with_medium(monkeypatch, lambda medium, now: medium.set_powers({(2, 0): -75.0}, now), at=1.05)
     assert ends(run()) == (11, 19)
     with_medium(monkeypatch, lambda medium, now: medium.set_powers({(2, 0): -140.0}, now), at=2.05)
-    # The first change still happens.
+    # The change at 2.05 s is added to the change at 1.05 s, which still happens.
     assert ends(run()) == (20, 10)
 
 
 def test_another_channel_is_neither_heard_nor_disturbs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Node 2 disturbs node 1's frames at node 0 until it changes its channel."""
+    """Node 2's frames collide with node 1's at node 0 until node 2 changes its channel."""
     at = [0.1 * k for k in range(20)]
     says = {1: [(t, 100) for t in at], 2: [(t + 1e-5, 100) for t in at]}
     for phy in (NS3, None):
@@ -498,7 +498,7 @@ def test_a_receiver_that_its_agent_switched_off_hears_nothing(monkeypatch: pytes
     says = {1: [(0.1 * k, 100) for k in range(10)]}
     with_medium(monkeypatch, lambda medium, now: medium._macs[0].listen(False, now), at=0.501)
     got = counts(hears({(1, 0): -60.0}, says), receiver=0)
-    # This includes the frame being received at the switch.
+    # The five lost frames include the one that was being received at the switch.
     assert got == {"delivered": 5, "asleep": 5}
 
 
@@ -555,7 +555,7 @@ def together(late: float, snr: dict[str, float], count: int = 300, other: int = 
 
 @pytest.mark.parametrize(("late", "received"), [(0.0, 300), (0.4e-6, 300), (0.6e-6, 0)])
 def test_the_same_frame_of_several_senders_is_received_once(late: float, received: int) -> None:
-    """Three signals are equally strong; the one that began first is received."""
+    """The three signals are equally strong, so the frame is attributed to the sender that began first."""
     assert together(late, {"a1": 20.0, "a2": 20.0, "a3": 20.0}) == [received, 0, 0]
 
 
@@ -584,7 +584,7 @@ def test_other_frames_that_begin_together_disturb_each_other() -> None:
 
 
 def test_the_powers_of_the_same_frame_add_up() -> None:
-    """Two equal signals act as one that is 3 dB stronger."""
+    """Two equal signals act like one signal that is 3 dB stronger."""
     n, bits = 2000, 800
     alone, two = (CONCURRENT.success(-1.0 + gain, bits) for gain in (0.0, 10 * math.log10(2.0)))
     assert alone < 0.5 < 0.95 < two
@@ -593,7 +593,7 @@ def test_the_powers_of_the_same_frame_add_up() -> None:
 
 
 def test_a_receiver_locks_on_the_sum() -> None:
-    """At −6 dB no signal can be locked on alone, but two together can; all three add up."""
+    """At −6 dB a receiver cannot lock on one signal but on the sum of two; the third then adds to the sum."""
     n = 2000
     first, second, third = together(0.0, {"a1": -6.0, "a2": -6.0, "a3": -6.0}, n)
     assert (first, third) == (0, 0)
@@ -761,17 +761,17 @@ def test_copies_of_a_frame_with_powers_of_their_own_share_a_payload_that_cannot_
 
 
 class Recorded:
-    """Noise and gains of single nodes, by name."""
+    """A noise and gain model with separate values for named nodes."""
 
     def __init__(self) -> None:
         self.asked = list[Any]()
 
     def noise_at(self, node: Hashable, time: float) -> float:
-        """Return a noise model that is loud at one mote from 5 s on."""
+        """Return the noise (dBm), which is loud at one mote from 5 s on."""
         return -50.0 if node == ("loud", 1) and time >= 5 else -100.0
 
     def gain_at(self, sender: Hashable, receiver: Hashable, time: float) -> float:
-        """Return a gain model with a deep fade in one direction of one link."""
+        """Return the gain (dB): a deep fade in one direction of one link."""
         self.asked.append((sender, receiver, time))
         return -100.0 if (sender, receiver) == ("base", "far") else 0.0
 

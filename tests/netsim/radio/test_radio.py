@@ -1,4 +1,4 @@
-"""A shared medium: reception, acknowledgements and retransmissions, records, and refusals."""
+"""A shared medium: reception, acknowledgements, retransmissions, records, and refused settings."""
 
 import asyncio
 import math
@@ -161,7 +161,7 @@ def test_frames_of_one_node_wait_for_each_other() -> None:
 
 
 def test_csma_waits_for_the_carrier_and_gives_up() -> None:
-    """While one node sends for a second, another makes 1 + macMaxCSMABackoffs assessments and gives up."""
+    """While one node sends for a second, another makes 1 + macMaxCSMABackoffs assessments, and then gives up."""
     radio = Radio(max_csma_backoffs=2)
     run = radio_run(topology.complete(3), {0: talk(0.0), 1: talk(0.5)}, radio, trace=True)
     assert counts(run, sender=1) == {"access_failed": 2}
@@ -287,7 +287,7 @@ def faulty_run(graph: "nx.Graph[Any]", agents: dict[Any, Agent], faults: list[An
 
 @pytest.mark.parametrize("fault", [LinkDown(0, 1, at=0), LinkDown(0, 1, at=0, one_way=True), Partition([0], at=0)])
 def test_a_cut_link_costs_its_sender_what_a_crashed_peer_costs(fault: Any) -> None:
-    """The sender cannot know: it sends, waits and repeats."""
+    """The sender cannot tell the two apart: it sends, waits for an acknowledgement, and repeats."""
     radio = acked(energy=Energy(transmit=4.0, receive=3.0, listen=2.0))
     cut = faulty_run(topology.path(2), {0: Actor(deliver_and_wait)}, [fault], radio)
     crashed = faulty_run(topology.path(2), {0: Actor(deliver_and_wait)}, [Crash(1, at=0)], radio)
@@ -413,18 +413,18 @@ def test_a_crash_ends_the_silence_after_a_frame_sooner() -> None:
 
 
 def test_a_crash_ends_the_carrier() -> None:
-    """Carrier sensing finds the channel busy until the crash, and clear thereafter."""
+    """Carrier sense finds the channel busy until the sender crashes, and clear from then on."""
     radio = Radio(min_be=0, max_be=0, unit_backoff=0.2, cca=0.1, turnaround=0.0, max_csma_backoffs=40)
     agents = {1: Talker([(0.0, sized(10_000))]), 2: talk(1.0)}
     run = faulty_run(topology.complete(3), agents, [Crash(1, at=3.05)], radio)
     [start] = run.on_air.query("sender == 2")["start_s"]
-    # Assessments end every tenth of a second; the last to find a carrier ends at 3.1 s.
+    # An assessment ends every 0.1 s. The last one that finds the carrier ends at 3.1 s, so the next one is clear.
     assert start == pytest.approx(3.2)
     assert counts(run, sender=2) == {"delivered": 1, "receiver_down": 1}
 
 
 def test_a_node_that_is_down_hears_and_spends_nothing() -> None:
-    """The node is off from 1.5 to 4 s, in the middle of one frame and of another."""
+    """The node is down from 1.5 to 4 s, which cuts one frame's end and another frame's beginning."""
     energy = Energy(transmit=4.0, receive=3.0, listen=2.0, sleep=1.0)
     network = Network(
         topology.path(2), LINK, medium=Radio(access="aloha", energy=energy), faults=[Crash(1, at=1.5, until=4.0)]
@@ -437,7 +437,7 @@ def test_a_node_that_is_down_hears_and_spends_nothing() -> None:
 
 @pytest.mark.parametrize("radio", [ALOHA, acked()], ids=["no acks", "acks"])
 def test_who_goes_off_forgets_the_fragments_that_it_had(radio: Radio) -> None:
-    """The node is off from 0.45 to 0.5 s, after the first of three fragments."""
+    """The receiver is down from 0.45 to 0.5 s, so it loses the first of three fragments, which it had received."""
     link = Link(rate=RATE, mtu=400, header_bits=80)
     network = Network(topology.path(2), link, medium=radio, faults=[Crash(1, at=0.45, until=0.5)])
     run = network.run({0: Talker([(0.0, SECOND), (20.0, SECOND)], to=1), 1: Actor(forever)}, until=30.0)
@@ -650,10 +650,10 @@ def test_the_sensor_engineers_script(capsys: pytest.CaptureFixture[str]) -> None
     script["report"](run, sink)
     assert "readings reached the sink" in capsys.readouterr().out
     assert len(run.agents) == 31
-    # Thirty motes send a reading a minute, and some of them die.
+    # Thirty motes send one reading a minute, and some of the motes die.
     assert 1000 < len(set(sink.heard)) <= 1800
     assert 5 < np.isfinite(run.energy["died_at_s"]).sum() < 30
-    # One mote crashes, and returns after ten minutes; its battery outlasts that.
+    # This mote crashes and restarts after ten minutes; its battery lasts longer than the run.
     sampled = [time for mote, time in sink.heard if mote == 39]
     assert not [time for time in sampled if 1200 <= time < 1800]
     assert min(sampled) < 1200 < 1800 < max(sampled)
@@ -786,12 +786,12 @@ CYCLE = DutyCycle(period=1.0, awake=0.7e-3)
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        # CSMA at 250 bit/s in place of 250 kbit/s: an assessment of 128 µs is a thirtieth of a bit.
+        # A rate of 250 bit/s instead of 250 kbit/s: an assessment of 128 µs would be a thirtieth of a bit.
         (
             lambda: Network(topology.path(2), Link(rate=250), medium=Radio()),
             "rate = 250 bit/s: a bit takes 4 ms, an assessment of the channel (cca) 0.128 ms; were kbit/s meant?",
         ),
-        # The smallest message has 6 bytes; with a header of 17 it takes 0.736 ms at 250 kbit/s.
+        # The smallest message has 6 bytes; with a header of 17 bytes it takes 0.736 ms at 250 kbit/s.
         (
             lambda: Network(
                 topology.path(2), Link(rate=250e3, mtu=116, header_bits=136), medium=Radio(duty_cycle=CYCLE)
@@ -819,7 +819,7 @@ def test_what_is_hardly_meant_is_a_warning_at_the_callers_line(made: Any, messag
     ],
 )
 def test_what_is_usual_is_no_warning(made: Any) -> None:
-    # Warnings are errors in these tests.
+    # These settings must not warn; the test configuration turns warnings into errors.
     made()
 
 

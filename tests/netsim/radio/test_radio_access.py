@@ -23,7 +23,7 @@ async def forever(me: Actor) -> None:
 
 
 class Poisson(Agent):
-    """Sends at the times of a Poisson process."""
+    """Sends frames at the times of a Poisson process."""
 
     def __init__(self, per_second: float) -> None:
         self.mean = 1 / per_second
@@ -97,7 +97,7 @@ SYMBOL = 16e-6
 
 @dataclass
 class Node:
-    """A saturated sender, as clause 6.2.5.1 describes it."""
+    """A saturated sender, as described in clause 6.2.5.1 of the standard."""
 
     rng: np.random.Generator
     state: str = "back off"
@@ -114,7 +114,7 @@ class Node:
 
 
 def symbol_by_symbol(senders: int, frame: int, symbols: int, acks: bool, seed: int) -> dict[str, int]:
-    """Return counts over senders that all hear each other and a sink; ``frame`` is in symbols."""
+    """Return the counts, summed over senders that all hear each other and a sink; ``frame`` is in symbols."""
     rng = np.random.default_rng(seed)
     nodes = [Node(rng) for _ in range(senders)]
     for node in nodes:
@@ -223,7 +223,8 @@ def test_csma_is_as_the_standard_has_it(senders: int, frame: int, acks: bool) ->
     expected = symbol_by_symbol(senders, frame, symbols, acks, seed=1)
     found = in_netsim(senders, frame, symbols * SYMBOL, acks)
     for name, count in expected.items():
-        # Both counts are random, and events come in groups: 5 standard deviations of a difference of Poisson counts.
+        # Both counts are random, and events come in groups: allow 5 standard deviations of a difference of two Poisson
+        # counts.
         assert found[name] == pytest.approx(count, abs=5 * math.sqrt(2 * count) + 3), (name, found, expected)
 
 
@@ -231,7 +232,7 @@ def test_csma_is_as_the_standard_has_it(senders: int, frame: int, acks: bool) ->
 
 
 def collisions(sensing: "nx.Graph[int] | None") -> tuple[int, int]:
-    """Return the collisions of two senders on both sides of a sink, hidden from each other."""
+    """Return how many frames of two senders to one sink collided, and how many were offered."""
     agents: dict[int, Agent] = {0: Actor(forever), 1: Poisson(150), 2: Poisson(150)}
     network = Network(topology.star(3), Link(rate=RATE), medium=Radio(sensing=sensing), seed=1)
     row = network.run(agents, until=20).ledger.table([]).iloc[0]
@@ -241,7 +242,7 @@ def collisions(sensing: "nx.Graph[int] | None") -> tuple[int, int]:
 def test_a_hidden_terminal_is_not_sensed() -> None:
     hidden, offered = collisions(None)
     sensed, _ = collisions(topology.complete(3))
-    # Each of 150 frames a second overlaps one of the other's with probability about 1 − e^(−2·150·1.6 ms) = 0.38.
+    # At 150 frames a second, a frame overlaps one of the other sender with probability 1 − e^(−2·150·1.6 ms) = 0.38.
     assert hidden > 0.25 * offered
     assert sensed < 0.12 * offered
 
@@ -277,7 +278,7 @@ def test_efficiency_of_stop_and_wait(p: float, a: float) -> None:
         for _ in range(frames):
             await me.deliver(1, "m", sized(FRAME))
 
-    # Acknowledgements of one bit without turnaround: the round trip is the frame's time and the propagation.
+    # Acknowledgements have one bit and no turnaround, so a cycle is the frame's time and two propagation times.
     radio = Radio(
         access="aloha",
         acks=True,

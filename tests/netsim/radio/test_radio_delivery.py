@@ -1,4 +1,4 @@
-"""The result of `deliver`: success, number of tries, waiting time, and cause of failure."""
+"""The result of `deliver`: success, number of tries, waiting time, and cause of a failure."""
 
 import copy
 import pickle
@@ -70,7 +70,7 @@ def test_causes_on_the_way(twin: str) -> None:
 
 
 def test_one_that_arrives_without_acknowledgement_is_false_and_delivered(twin: str) -> None:
-    """The acknowledgement takes longer than the sender waits."""
+    """The acknowledgement takes longer than the sender waits for it, so the delivery counts as failed."""
     [each] = delivered(ack_wait=0.001, max_frame_retries=1)
     assert (bool(each), each.attempts, each.reason) == (False, 2, "delivered")
 
@@ -85,7 +85,7 @@ def test_attempts_are_the_frames_on_the_air() -> None:
     assert failed
     assert all(one.attempts == 4 for one in failed)
     assert all(1 <= one.attempts <= 4 and one.backoffs == one.attempts - 1 for one in each)
-    # A frame and its acknowledgement both survive with probability .36.
+    # A frame and its acknowledgement both survive with probability 0.36.
     assert sum(each) / 200 == pytest.approx(1 - 0.64**4, abs=0.08)
     assert np.mean(each) == sum(each) / 200
 

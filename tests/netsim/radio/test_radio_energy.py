@@ -1,4 +1,4 @@
-"""Energy of radios: Σ power × time exactly, batteries that run out, and the cost of a frame."""
+"""Energy of radios: exactly Σ power × time, batteries that become empty, and the cost of a frame."""
 
 import asyncio
 import dataclasses
@@ -333,7 +333,7 @@ MCU = {"mcu": {"sleep": 0.25, "active": 1.0}, "led": {"off": 0.0, "on": 2.0}}
 
 
 def spends(*steps: tuple[float, Any]) -> Actor:
-    """Return an agent that calls its energy's methods at set times (s)."""
+    """Return an agent that calls methods of its ``energy`` at set times (s)."""
 
     async def script(me: Actor) -> None:
         for time, step in steps:
@@ -345,7 +345,7 @@ def spends(*steps: tuple[float, Any]) -> Actor:
 
 
 def test_parts_spend_by_their_states_and_the_table_shows_each() -> None:
-    """The mcu is active from 1 to 4 s, the led on from 2 s to the end at 10 s."""
+    """The mcu is active from 1 to 4 s, and the led is on from 2 s to the end at 10 s."""
     agent = spends(
         (1.0, lambda me: me.energy.enter("mcu", "active")),
         (2.0, lambda me: me.energy.enter("led", "on")),

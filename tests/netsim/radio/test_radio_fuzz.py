@@ -1,4 +1,4 @@
-"""Random networks on a `netsim.Radio` keep the laws: one run per seed, with every frame accounted for."""
+"""Random networks on a `netsim.Radio` obey the laws: equal runs for equal seeds, and every frame accounted for."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Agents' control of the radio: on and off, listening, carrier sense, channel, power, and frame metadata."""
+"""The radio as agents control it: on and off, listening, carrier sense, channel, power, and frame metadata."""
 
 import asyncio
 import math
@@ -19,7 +19,7 @@ from tests.netsim.radio.test_radio_delivery import compiled_only, twin  # noqa: 
 from tests.netsim.radio.test_radio_twins import in_python, story
 from tests.parts import slow
 
-# 1000 bytes take a second.
+# At this rate, 1000 bytes take a second.
 LINK = Link(rate=8000.0)
 SECOND = sized(1000)
 POWERS = Energy(transmit=4.0, receive=3.0, listen=2.0, sleep=0.5)
@@ -27,7 +27,7 @@ Step = Callable[[Any], Any]
 
 
 def does(*steps: tuple[float, Step]) -> Actor:
-    """Return an agent that calls functions at set times (s); `log` holds their results."""
+    """Return an agent that calls functions at set times (s), and stores their results in `log`."""
 
     async def script(me: Actor) -> None:
         me.log = []
@@ -41,7 +41,7 @@ def does(*steps: tuple[float, Step]) -> Actor:
 
 
 def play(agents: dict[Any, Agent], until: float = 10.0, graph: Any = None, **radio: Any) -> Any:
-    """Run a few agents on a path."""
+    """Run the agents on a path, or on the given graph."""
     graph = topology.path(len(agents)) if graph is None else graph
     return Network(graph, LINK, medium=Radio(**{"access": "aloha"} | radio)).run(agents, until=until)
 
@@ -82,7 +82,7 @@ class TestOnAndOff:
         assert time == pytest.approx(6.0, abs=1e-4)
 
     def test_a_frame_that_has_not_begun_waits(self) -> None:
-        """The radio is off from the middle of a back-off of 2 s, and on again at 8 s."""
+        """The radio goes off in the middle of a back-off of 2 s, and on again at 8 s."""
         me = does(
             (1.0, lambda me: me.send(1, "m", SECOND)), (2.0, lambda me: me.radio.off()), (8.0, lambda me: me.radio.on())
         )
@@ -269,7 +269,7 @@ class TestChannelsAndPower:
         acks: dict[str, Any] = {"acks": True, "ack_bits": 8, "turnaround": 0.0}
         run = play({0: me, 1: Listener()}, 11.0, energy={0: energy}, **acks)
         log = run.agents[0].log
-        # An acknowledgement of a millisecond costs nothing here.
+        # The acknowledgement of a millisecond is within the tolerance.
         assert log[4] == pytest.approx(4.0 + 2.0 * 3.0 + 0.6, abs=0.003)
         assert log[5] == pytest.approx(1.0)
         assert log[6].energy_j == pytest.approx(2.5)
@@ -362,13 +362,13 @@ def test_what_cannot_be_done(step: Step, message: str) -> None:
 
 
 def test_a_misspelled_setting_of_the_radio_is_refused() -> None:
-    # Python's wording differs between versions; all of them contain the name.
+    # The message's wording differs between Python versions, but always contains the name.
     with pytest.raises(AgentError, match=r"AttributeError.*'chanel'"):
         play({0: does((5.0, lambda me: setattr(me.radio, "chanel", 3))), 1: Listener()})
 
 
 async def never(frame: object) -> bool:
-    """Passed as ``until``, a coroutine function would always be true."""
+    """Return False; passed as ``until``, however, the coroutine itself would count as true."""
     return False
 
 
@@ -419,7 +419,7 @@ def test_a_duty_cycle_shows_in_the_state() -> None:
 
 
 class Restless(Agent):
-    """Switches, tunes, listens, assesses and sends at random."""
+    """Switches its radio, changes channels, listens, assesses the channel and sends, all at random."""
 
     def __init__(self) -> None:
         self.saw: list[Any] = []

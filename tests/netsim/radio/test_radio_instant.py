@@ -1,4 +1,4 @@
-"""Settings bound when a message is sent, and the order within an instant: docs/radio_in_hand.md."""
+"""Radio settings fixed when a message is sent, and the order of events within an instant: docs/radio_in_hand.md."""
 
 import asyncio
 from typing import Any
@@ -112,7 +112,7 @@ class TestOrderWithinAnInstant:
     """Each test runs with the compiled radio and with the Python radio."""
 
     def test_a_queued_frame_begins_before_agents_act(self) -> None:
-        """The previous frame ends at 2 s, when the agent switches off: the queued frame is already on the air."""
+        """The first frame ends at 2 s, when the agent switches off. The queued frame is then already on the air."""
 
         async def two(me: Any) -> None:
             await me.broadcast("m", SECOND)
@@ -151,7 +151,7 @@ class TestOrderWithinAnInstant:
         assert listener.times == [2.0]
 
     def test_what_arrives_now_is_there_before_agents_act(self) -> None:
-        """A frame ends at 2 s; an agent that switches off at 2 s receives it."""
+        """A frame ends at 2 s; an agent that switches its radio off at 2 s still receives it."""
         me = does((2.0, lambda me: me.radio.off()), (2.5, lambda me: len(me.inbox)))
         play({0: me, 1: Talker([(1.0, SECOND)])})
         assert me.log == [None, 1]

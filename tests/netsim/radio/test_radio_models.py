@@ -109,7 +109,7 @@ def test_lora_keeps_to_one_percent() -> None:
 
 
 def test_a_frame_of_802154() -> None:
-    """A full PSDU of 127 bytes with 6 bytes before it lasts 4.256 ms, and costs 17.4 mA at 3 V."""
+    """A full PSDU of 127 bytes after 6 bytes of preamble and length lasts 4.256 ms, at 17.4 mA and 3 V."""
     preset = presets.ieee802154()
     network = Network(topology.path(2), preset.link, medium=preset.medium)
     run = network.run({0: Talker([(0.0, sized(116))], to=1), 1: Listener()}, trace=True, until=1.0)

@@ -70,7 +70,7 @@ def test_events_that_follow_each_other_are_those_of_a_clock_that_passes_one_by_o
 
 
 def random_schedule(rng: np.random.Generator) -> Schedule:
-    """Return a schedule of one to four windows, some of which touch, or fill the period."""
+    """Return a random schedule of one to four windows, which may touch each other or fill the whole period."""
     period = float(rng.choice([1.0, 0.7, 3600.0, rng.uniform(1e-3, 1e3)]))
     edges = period * np.sort(
         rng.choice(np.linspace(0.0, 1.0, 21), 2 * rng.integers(1, 5), replace=bool(rng.integers(2)))
@@ -154,7 +154,7 @@ def test_both_meters_count_the_same_joules(seed: int) -> None:
 
 
 class Busy(Agent):
-    """Broadcasts, sends and waits for acknowledgements at random, to the end."""
+    """Broadcasts, sends and waits for acknowledgements at random, until the end of the run."""
 
     def __init__(self, seconds: float, mean: float) -> None:
         self.seconds, self.mean, self.heard = seconds, mean, 0
@@ -176,7 +176,7 @@ class Busy(Agent):
 
 
 def busy_network(access: str, acks: bool, hearing: str, seed: int) -> Network:
-    """Return a network near its channel's capacity, with faults."""
+    """Return a network with faults whose load is near the capacity of its channel."""
     graph = nx.random_regular_graph(5, 24, seed=seed)
     rng = np.random.default_rng(seed)
     powers = {(a, b): float(rng.uniform(-90, -50)) for a in graph for b in graph if a != b}
@@ -217,7 +217,7 @@ def busy_network(access: str, acks: bool, hearing: str, seed: int) -> Network:
 @compiled_only
 @pytest.mark.parametrize(
     ("access", "acks", "hearing"),
-    # Half of the combinations, covering every pair of settings.
+    # Half of the combinations, which include every pair of settings; the others are slow tests.
     [
         (slow if (one + acks + three) % 2 else pytest.param)(access, acks, hearing)
         for one, access in enumerate(["aloha", "slotted_aloha", "csma"])
@@ -237,7 +237,7 @@ def test_both_twins_give_the_same_run_where_the_channel_is_full(access: str, ack
 
 
 class Chorus(Agent):
-    """Sends the same message as the others, at about the same time."""
+    """Sends the same message as all other agents, at about the same time."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -271,7 +271,7 @@ def test_both_twins_give_the_same_run_where_the_same_frames_add_up(mtu: int | No
 
 
 class Fails:
-    """A time on the air that fails after three calls."""
+    """A model of airtime that raises an error from its fourth call on."""
 
     def __init__(self) -> None:
         self.told = 0

@@ -1,4 +1,4 @@
-"""Recorded links: power or reception rate over time."""
+"""Links with recorded power or reception rate over time."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ RSSI = "time,src,dst,rssi_dbm\n0,a,b,-60\n0,b,a,-70\n1,a,b,-80\n1,b,a,-70\n3,a,b
 
 
 class Says(Agent):
-    """Broadcasts a frame every ``gap`` seconds until ``until``, and records the frames it hears."""
+    """Broadcasts a frame every ``gap`` seconds until ``until``, and records the frames that it receives."""
 
     def __init__(self, gap: float, until: float) -> None:
         self.gap, self.until, self.heard = gap, until, list[Any]()
@@ -106,7 +106,7 @@ def test_series_that_cannot_be_are_refused(each: Any) -> None:
 
 @pytest.mark.parametrize("count", [3, slow(12)])
 def test_measured_links_lose_what_they_lost_in_grenoble(tmp_path: Path, count: int) -> None:
-    """Each link's reception rate follows its trace over two days, scaled to two minutes here."""
+    """Each link's reception rate follows its recorded trace, here with two days compressed to two minutes."""
     try:
         found = datasets.find("iotlab_grenoble_k7")
     except BadInput:
@@ -122,7 +122,7 @@ def test_measured_links_lose_what_they_lost_in_grenoble(tmp_path: Path, count: i
         text = rows.rename(columns={"pdr": "prr"})[["time", "src", "dst", "prr"]].to_csv(index=False)
         series = read(tmp_path, text, bits=400)
         until = float(rows["time"].max())
-        # The receiver sends nothing, because sending would make it miss frames.
+        # The receiver must not send, because it would miss frames meanwhile.
         gaps = {src: 0.02, dst: until}
         agents = network(series, seed=1).run({node: Says(gaps[node], until) for node in series.graph}).agents
         sent = np.arange(0.01, until, 0.02)

@@ -1,4 +1,4 @@
-"""The largest share of time on the air: of each node, in each band, by waiting or by refusal."""
+"""Limits on the share of time that each node may send in each band; excess frames wait or are refused."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from netsim import Agent, BadInput, Link, Network, Radio, Run
 from netsim.testing import sized
 
-# A frame of 100 bytes takes 0.1 s.
+# At this rate, a frame of 100 bytes takes 0.1 s.
 LINK, FRAME = Link(rate=8000.0), 0.1
 
 
@@ -39,7 +39,7 @@ def begins(run: Run, node: int) -> list[float]:
 
 
 def test_each_node_has_its_share_and_the_wait_is_counted() -> None:
-    """After 0.1 s at a share of 1/10 a node is silent for 0.9 s; the other node has no share."""
+    """With a share of 1/10, node 0 is silent for 0.9 s after each frame of 0.1 s; node 1 has no limit."""
     run = play({0: Sends(0, 0, 0), 1: Sends(0, 0, 0)}, transmit_share={0: 0.1})
     assert begins(run, 0) == pytest.approx([0.0, 1.0, 2.0])
     assert begins(run, 1) == pytest.approx([0.0, 0.1, 0.2])
@@ -53,7 +53,7 @@ def test_each_band_has_a_share_of_its_own() -> None:
     channels = 0, 5, 0, 1, 5, 7
     alone = play({0: Sends(*channels), 1: Sends()}, transmit_share=0.1)
     assert begins(alone, 0) == pytest.approx([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
-    # Channels 0 and 1 share a band; 5 and 7, in no band, share the rest.
+    # Channels 0 and 1 form a band. Channels 5 and 7 are in no band given, so they share the rest.
     bands = play({0: Sends(*channels), 1: Sends()}, transmit_share=0.1, transmit_bands=[{0, 1}, {2}])
     assert begins(bands, 0) == pytest.approx([0.0, 0.1, 1.0, 2.0, 2.1, 3.1])
 

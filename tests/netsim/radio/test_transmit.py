@@ -1,4 +1,4 @@
-"""`radio.transmit` returns when a message has left the air; frames carry their start and their event's time."""
+"""`radio.transmit` returns when the message has left; received frames carry the start and the time of their event."""
 
 import asyncio
 import math
@@ -20,7 +20,7 @@ ALOHA = Radio(access="aloha")
 
 
 class Does(netsim.Agent):
-    """Calls its radio, and stores the results."""
+    """Calls its radio, and stores the results of the calls."""
 
     def __init__(self, does: Any) -> None:
         self.does, self.found = does, list[Any]()
@@ -30,7 +30,7 @@ class Does(netsim.Agent):
 
 
 class Hears(netsim.Agent):
-    """Stores received frames, with their times."""
+    """Stores received frames with their arrival times."""
 
     def __init__(self, channel: int = 0) -> None:
         self.tuned, self.heard = channel, list[tuple[float, netsim.Frame]]()
@@ -42,7 +42,7 @@ class Hears(netsim.Agent):
 
 
 def played(does: Any, radio: Radio = ALOHA, *others: Any, link: Link = LINK, **options: Any) -> tuple[Any, Any, Any]:
-    """Return agent 0's results, its one to three neighbours and the run."""
+    """Run agent 0 with one to three neighbours; return its results, the neighbours and the run."""
     agents = dict(enumerate([Does(does), *(others or [Hears()])]))
     network = Network(nx.star_graph(len(agents) - 1), link, medium=radio, seed=5, **options)
     run = network.run(agents, until=100, trace=True)
@@ -289,7 +289,7 @@ def test_an_event_that_has_become_too_old_does_not_travel(twin: Any, waits: floa
 
 
 def outside(fault: Any, **call: Any) -> tuple[Any, Any]:
-    """Return node 0's transmission, 5 s after the start, from a task outside its agent, and the receivers."""
+    """Return node 0's transmission, made 5 s after the start by a task outside its agent, and the receivers."""
     sent = list[Any]()
     agents: Any = {0: Does(lambda agent: asyncio.sleep(99)), 1: Hears()}
     network = Network(nx.path_graph(2), LINK, medium=Radio(access="aloha", acks=True), faults=[fault], seed=1)

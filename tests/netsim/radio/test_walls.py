@@ -1,4 +1,4 @@
-"""Walls: the attenuation of a floor plan, against exact arithmetic on crossings."""
+"""The attenuation by walls of a floor plan, compared with exact arithmetic on crossings."""
 
 import math
 from fractions import Fraction
@@ -54,7 +54,7 @@ def test_a_line_has_one_loss_in_both_directions(a: Point, b: Point, walls: list[
 def test_a_straight_wall_in_two_pieces_counts_once() -> None:
     pieces = Walls([(0, 5, 5, 5, 10.0), (5, 5, 10, 5, 10.0)])
     assert pieces.loss_between(np.array([[5.0, 0.0]]), np.array([[5.0, 10.0]])).tolist() == [10.0]
-    # A path along a wall crosses nothing.
+    # A path along a wall does not cross it.
     assert pieces.loss_between(np.array([[-5.0, 5.0]]), np.array([[15.0, 5.0]])).tolist() == [0.0]
 
 

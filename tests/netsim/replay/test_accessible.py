@@ -27,7 +27,7 @@ SOUGHT = """axe.run().then(({violations}) => JSON.stringify(violations
 
 
 def wrong(page: chromium.Page) -> list[object]:
-    """Return the violations that axe calls serious or critical."""
+    """Return the violations that axe rates as serious or critical."""
     page.run(Path(AXE).read_text(encoding="utf-8") + ";0")
     found: list[object] = json.loads(page.run(SOUGHT))
     return found

@@ -25,7 +25,7 @@ Row = dict[str, Any]
 DELIVERED, LOST = 0, 1
 _COLUMNS = ("start", "end", "sender", "receiver", "cause", "round", "reply", "number")
 
-# The page's results for all events: {time, agent, clock, past, future, sent, got, over}.
+# The script prints the page's results for all events: {time, agent, clock, past, future, sent, got, over}.
 _SCRIPT = """
 const { columns, agents, local, pairs } = JSON.parse(require("fs").readFileSync(0));
 const types = { start: Float64Array, end: Float64Array, number: Float64Array, cause: Int16Array, reply: Uint8Array };
@@ -48,7 +48,7 @@ console.log(JSON.stringify({
 def page_says(
     columns: dict[str, Any], agents: int, local: Sequence[Row] = (), pairs: Sequence[tuple[int, int]] = ()
 ) -> dict[str, Any]:
-    """Run the page's causality.js under Node."""
+    """Run the page's causality.js under Node, and return its results."""
     page = files("netsim.replay") / "page"
     program = "\n".join((page / name).read_text(encoding="utf-8") for name in ("events.js", "causality.js")) + _SCRIPT
     asked = {
@@ -66,14 +66,14 @@ def page_says(
 
 
 def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Return rows as columns, in a page's order."""
+    """Return the rows as columns, in the order that a page uses."""
     filled = [{"cause": DELIVERED, "round": 0, "reply": 0, "number": 0, **row} for row in rows]
     filled.sort(key=lambda row: (row["start"], row["sender"], row["number"], row["receiver"]))
     return {name: [row[name] for row in filled] for name in _COLUMNS}
 
 
 def clocks_of(columns: dict[str, Any], agents: int, local: Sequence[Row] = ()) -> dict[tuple[int, float], list[int]]:
-    """Return vector clocks by agent and time from a graph of events, in which every frame takes some time."""
+    """Return vector clocks by agent and time, computed from a graph of events in which every frame takes some time."""
     rows = list(zip(*(columns[name] for name in ("start", "end", "sender", "receiver", "cause")), strict=True))
     events = {(int(row[2]), float(row[0])) for row in rows} | {(int(each["agent"]), each["time"]) for each in local}
     events |= {(int(row[3]), float(row[1])) for row in rows if row[4] == DELIVERED}
@@ -101,7 +101,7 @@ def test_vector_clocks_are_those_of_the_graph_of_events(seed: int) -> None:
     """The runs have broadcasts, losses, duplicates, immediate replies, notes, and several frames at one instant."""
     draw, agents, rows = np.random.default_rng(seed), 5, []
     for number in range(60):
-        # Times on a grid, so that many events share an instant.
+        # Times lie on a grid, so that many events share an instant.
         sender, start = int(draw.integers(agents)), float(draw.integers(40)) / 8
         for receiver in draw.permutation([i for i in range(agents) if i != sender])[: draw.integers(1, 4)].tolist():
             for _ in range(1 + (draw.random() < 0.1)):
@@ -125,7 +125,7 @@ def test_vector_clocks_are_those_of_the_graph_of_events(seed: int) -> None:
 
 
 class Clocked(Agent):
-    """Keeps a vector clock in its messages, and logs it after each instant at which it acted."""
+    """Sends its vector clock in each message, and logs the clock after each instant at which it acted."""
 
     def __init__(self, number: int, agents: int) -> None:
         self.number, self.clock, self.log = number, [0] * agents, dict[float, list[int]]()
@@ -199,7 +199,7 @@ def order_of(rows: Sequence[Row], agents: int, local: Sequence[Row] = ()) -> tup
 
 
 def test_rounds_send_before_they_hear_at_the_same_instant() -> None:
-    """All agents send in a round without latency, so no message can have caused another."""
+    """All agents send in the same round with zero latency, so no message can have caused another."""
     rows = [instant(i, j, round=3) for i in range(4) for j in range(4) if i != j]
     _, found = order_of(rows, 4)
     assert sorted(found["agent"]) == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -253,7 +253,7 @@ def test_one_question_after_the_other_at_one_instant() -> None:
 
 
 def test_a_note_belongs_to_the_event_before_its_next_transmission() -> None:
-    """A note adds no event at an instant at which its agent acts, and one event otherwise."""
+    """If the agent acts at the note's instant, the note adds no event; otherwise it adds one."""
     rows = [instant(0, 1, 0), instant(1, 0, 0), instant(0, 1, 1)]
     for sent in (0, 1, 5):
         _, found = order_of(rows, 2, [{"time": 1.0, "agent": 0, "sent": sent}])
@@ -270,7 +270,7 @@ def test_what_overtakes_is_found_by_link() -> None:
         {"start": 1.5, "end": 1.5, "sender": 0, "receiver": 1, "number": 2, "cause": LOST},
         {"start": 2.0, "end": 2.9, "sender": 0, "receiver": 1, "number": 3},
         {"start": 2.5, "end": 3.5, "sender": 0, "receiver": 1, "number": 4},
-        # The duplicate of a message does not overtake its original.
+        # The duplicate of a message must not be matched before its original.
         {"start": 3.0, "end": 9.0, "sender": 2, "receiver": 1, "number": 1},
         {"start": 3.0, "end": 8.0, "sender": 2, "receiver": 1, "number": 1},
     ]

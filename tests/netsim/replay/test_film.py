@@ -1,4 +1,4 @@
-"""Film time: pace, moments, following, and comparison of runs, as docs/replay.md describes them."""
+"""Film time as described in docs/replay.md: pace, moments, following, and comparison of runs."""
 
 import asyncio
 import itertools
@@ -30,7 +30,7 @@ from tests.command import call
 
 
 def history(count: int, span: float, flight: float, seed: int = 0, **more: Any) -> RunHistory:
-    """Return a run with frames at random times, a fifth of them of zero duration."""
+    """Return a run with frames at random times, a fifth of which take no time."""
     rng = np.random.default_rng(seed)
     start = np.sort(rng.uniform(0, span, count))
     depart = start + rng.exponential(flight / 3, count)
@@ -216,7 +216,7 @@ def test_the_tree_is_reached_by_half_by_all_and_mended() -> None:
     texts = said(run)
     assert "2 of 4 agents are in the tree" in texts
     assert "All 4 agents are in the tree, at most 2 hops deep" in texts
-    # Both agents had agent 1 as their parent.
+    # Agent 1 was the parent of both agents.
     assert "3 chooses another parent (1 is down)" in texts
     assert "2 chooses another parent (1 is down)" in texts
 

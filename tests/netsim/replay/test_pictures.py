@@ -1,4 +1,4 @@
-"""Pictures and films of a run, as docs/replay.md describes them."""
+"""Pictures and films of a run, as described in docs/replay.md."""
 
 import asyncio
 import base64
@@ -46,13 +46,13 @@ def run() -> Run:
 
 
 def diagram(size: tuple[int, int] = (1200, 600), of: Any = None, begin: float = 0.0, end: float = 0.36) -> list[Call]:
-    """Return the drawing of a diagram, by default that of the vote."""
+    """Return the drawing calls of a space–time diagram, by default of the recorded vote."""
     found = Still(*(of or votes()), view="spacetime", theme="light", size=size, k=1.0, begin=begin, end=end)
     return [*itertools.chain(*found.at(None))]
 
 
 def shown_at(time: float, of: Any = None) -> list[Call]:
-    """Return the map drawn at a time."""
+    """Return the drawing calls of the map at a time."""
     meta, columns = of or votes()
     table = film_of(RunHistory(meta, columns))
     size = (900, 600)
@@ -239,7 +239,7 @@ def test_the_pictures_at_the_top_are_what_their_commands_make(page: str, tmp_pat
                 one.seek(number)
                 two.seek(number)
                 first, second = (np.asarray(each.convert("L"), dtype=np.float64) for each in (one, two))
-                # Letters may differ a little with the version of Pillow.
+                # Different versions of Pillow may render letters slightly differently.
                 assert np.abs(first - second).mean() < 1
 
 
@@ -258,7 +258,7 @@ def test_the_diagram_says_what_happened() -> None:
 
 
 def test_a_role_taken_in_the_last_instant_ends_the_line_after_a_crash(tmp_path: Path) -> None:
-    """A run that a search stops at a violation ends with the state that broke it."""
+    """A search stops a run at a violation, so the state that violates the invariant comes at the last instant."""
 
     class Node(netsim.Agent):
         draw: ClassVar = {"role": Role(usual="follower")}
@@ -409,7 +409,7 @@ def test_what_lies_below_is_drawn_again_only_if_it_has_changed() -> None:
     meta, columns = votes()
     found = Still(meta, columns, view="map", theme="light", size=(900, 600), k=1.0, begin=0.0, end=0.36)
     at = Film(film_of(RunHistory(meta, columns))).at
-    # The partition begins at 84 ms.
+    # The partition begins at 84 ms, so the background changes between the second and the third picture.
     belows = [found.at(float(at(time)))[0] for time in (0.02, 0.05, 0.1, 0.12)]
     assert [one is other for one, other in itertools.pairwise(belows)] == [True, False, True]
 
@@ -442,7 +442,7 @@ def test_names_are_no_tags_and_an_image_is_what_was_drawn() -> None:
 
 @pytest.mark.parametrize("kind", [float, str])
 def test_thousands_of_states_within_a_pixel_are_drawn_as_the_last(kind: type) -> None:
-    """A lifeline is drawn without gaps, and from a burst on in the colour of the state that holds."""
+    """A lifeline has no gaps, and after a burst of changes it has the colour of the last state."""
     meta, columns = votes()
     burst = np.linspace(0.0, 0.4, 8001).tolist()
     changes = [(time, 0, place % 2) for place, time in enumerate(burst)]
@@ -454,7 +454,7 @@ def test_thousands_of_states_within_a_pixel_are_drawn_as_the_last(kind: type) ->
     story = {**meta, "states": states, "faults": [], "ended_at": 1.0, "marks": None}
     drawn = diagram(of=(story, {name: each[:0] for name, each in columns.items()}), end=1.0)
     image = np.asarray(Painter(1200, 600, "#ffffff").paint(drawn, []))
-    # Axis labels and agents' names give the positions of times and agents.
+    # The axis labels give the positions of times, and the agents' names give the positions of lifelines.
     ticks = {each["text"]: each["x"] for each in words(drawn) if each["text"] in ("0 s", "1 s")}
     lanes = {each["text"]: each["y"] - 0.346 * each["size"] for each in words(drawn) if each["align"] == "right"}
 
@@ -473,7 +473,7 @@ def test_thousands_of_states_within_a_pixel_are_drawn_as_the_last(kind: type) ->
         expected = tuple(int(colour[place : place + 2], 16) for place in (1, 3, 5))
         assert expected in pixels(agent, begin, end)
         assert len(pixels(agent, begin, end)) == 1 or kind is str
-    # Agent 2 has no state, and a thin line.
+    # Agent 2 has no state, so its line is thin and has another colour.
     assert expected not in pixels(2, 0.0, 0.4)
 
 
@@ -572,7 +572,7 @@ def test_a_picture_is_what_a_browser_draws(view: str, theme: str, browser: chrom
     theirs = Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
     ours.save(tmp_path / "ours.png")
     theirs.save(tmp_path / "theirs.png")
-    # The fonts differ, so letters are slightly displaced.
+    # The browser's font differs from Pillow's, so letters are slightly displaced.
     apart = np.abs(np.asarray(ours, dtype=int) - np.asarray(theirs, dtype=int)).max(axis=2)
     assert (apart > 64).mean() < 0.02
     assert apart.mean() < 4

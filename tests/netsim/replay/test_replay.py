@@ -1,4 +1,4 @@
-"""The frames of a run as columns, and its page as one file (docs/replay.md); the page is not rendered here."""
+"""The frames of a run as columns, and its replay page as one file (docs/replay.md); no page is rendered here."""
 
 import asyncio
 import errno
@@ -41,7 +41,7 @@ COLUMNS = ["start", "depart", "end", "sender", "receiver", "kind", "cause", "rou
 
 
 class Mixed(Agent):
-    """Broadcasts a vector each round, and sends and requests from one neighbour at times."""
+    """Broadcasts a vector each round; sometimes sends a frame or a request to one neighbour."""
 
     def __init__(self, coded: bool = False) -> None:
         self.coded = coded
@@ -237,7 +237,7 @@ def test_a_reply_is_distinguished_from_its_request() -> None:
 
 
 class Stand:
-    """A stand-in for the page's writer that records its arguments."""
+    """Replaces the page's writer, and records its arguments."""
 
     def __init__(self) -> None:
         self.given: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -313,7 +313,7 @@ def test_most_must_be_a_number(most: Any, tmp_path: Path) -> None:
 
 
 def half_written(then: Callable[[], None]) -> Any:
-    """Return a replacement for `write_whole` that writes half of a file and then calls a function."""
+    """Return a replacement for `write_whole` that writes half of a file and then calls ``then``."""
 
     @contextmanager
     def write(path: Path) -> Iterator[Any]:
@@ -372,7 +372,7 @@ play(Talker([(0.0, 1)]), Listener(), trace=True).replay("page.html")
 
 
 def saved(study_name: str, out: Path, **parameters: Any) -> Path:
-    """Return a run folder without figures, which take the most time."""
+    """Return a run folder without figures, because drawing figures takes the most time."""
     study = find_study(study_name).execute(**parameters)
     study.formats = Formats(figures=())
     return study.save(out)

@@ -1,4 +1,4 @@
-"""The replay page: packed data unpack unchanged, and a real browser shows the columns and nothing else."""
+"""The replay page: packed data are unpacked unchanged, and a real browser shows the columns and requests nothing."""
 
 import asyncio
 import base64
@@ -37,7 +37,7 @@ HOSTILE = ["<img src=x onerror=document.title='bad'>", "</script><script>documen
 
 
 def unpack(packed: dict[str, Any]) -> Columns:
-    """Undo `pack`, as page/unpack.js does."""
+    """Unpack data as page/unpack.js does."""
     data, found = gzip.decompress(base64.b64decode(packed["data"])), {}
     for column in packed["columns"]:
         dtype = np.dtype(f"<{column['type']}")
@@ -79,7 +79,7 @@ def test_every_bit_comes_back(size: int, seed: int, form: str) -> None:
 def test_a_real_run_packs_small_and_the_same_every_time(recorded: tuple[dict[str, Any], Columns]) -> None:
     packed = pack(recorded[1])
     assert packed == pack(recorded[1])
-    # Uniform latencies have five random bytes an event, a lower bound for any scheme.
+    # Each event's uniform latency has five random bytes, which no packing can avoid.
     assert len(packed["data"]) / len(recorded[1]["start"]) < 12
     even = {"start": np.arange(50_000) * 0.1, "end": np.arange(50_000) * 0.1 + 0.02}
     assert len(pack(even)["data"]) < 40_000
@@ -97,7 +97,7 @@ def test_the_page_holds_all_its_parts_and_asks_for_nothing(small: tuple[dict[str
     for script in PAGE.iterdir():
         if script.name.endswith(".js"):
             assert script.read_text() in page, script.name
-    # The page loads nothing, and no text ends a script.
+    # The page loads no other file, and no text can close its script element.
     assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:|//|\.)", page)
     assert page.count("<script") == page.count("</script>") == 4
     assert html(*small) == page
@@ -140,7 +140,7 @@ def one_frame(**text: Any) -> tuple[dict[str, Any], Columns]:
 
 @pytest.fixture(scope="module")
 def recorded() -> tuple[dict[str, Any], Columns]:
-    """A run of averaging on 16 agents, with loss and lateness."""
+    """Return the page data of a run of averaging on 16 agents, with lost and late frames."""
     return averaging(16, 30)
 
 
@@ -150,7 +150,7 @@ def small() -> tuple[dict[str, Any], Columns]:
 
 
 def shown(browser: chromium.Page, tmp_path: Path, data: tuple[dict[str, Any], Columns]) -> chromium.Page:
-    """Open a page with some data, which must request nothing and report no error."""
+    """Open a page with given data, and check that it requests nothing and reports no error."""
     path = tmp_path / "page.html"
     path.write_text(html(*data), encoding="utf-8")
     browser.open(path)
@@ -318,7 +318,7 @@ def test_names_are_text(browser: chromium.Page, tmp_path: Path) -> None:
 
 
 class Speaker(Agent):
-    """Sends in each of three rounds, or three times outside rounds; or sends a request that is answered at once."""
+    """Sends in each of three rounds, or three times outside rounds, or sends requests that are answered immediately."""
 
     def __init__(self, how: str) -> None:
         self.how, self.heard = how, 0
@@ -377,7 +377,7 @@ def test_what_takes_no_time_is_drawn_over_its_round_and_the_page_notes_it(
         drawn = browser.run("replay.state().drawn")
         assert (drawn["shown"], drawn["drawn"], drawn["spread"], drawn["underway"]) == (4, 4, 4, 0), time
         assert browser.run(CLOCK).endswith(" of 3 · 4 drawn over the round: latency is 0")
-        # Counts and the space–time diagram follow the time shown.
+        # The counts follow the displayed time, although the frames are drawn over the whole round.
         assert browser.run("replay.state().flying") == []
         assert browser.run("replay.state().ended.delivered") == 4 * (int(time / 0.5) + 1)
     browser.run("replay.seek(1.5)")
@@ -434,7 +434,7 @@ def test_those_that_move_are_where_they_were(browser: chromium.Page, tmp_path: P
 
 
 def test_a_frame_leaves_from_an_agent_that_is_shown_as_it_was(browser: chromium.Page, tmp_path: Path) -> None:
-    """If a sender changes, sends, changes and sends again at one instant, its state at the first sending is shown."""
+    """If a sender changes its state before and between two frames of one instant, the state at the first is drawn."""
 
     class Moody(Agent):
         x = 0

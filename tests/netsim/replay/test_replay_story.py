@@ -1,4 +1,4 @@
-"""Other parts of the page: captions, notes, faults; its address, the size of its text, its keys."""
+"""Other features of the replay page: captions, notes and faults; its address, text size and keys."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.netsim.replay.votes import votes
 
 @pytest.fixture(scope="module")
 def page(browser: chromium.Page, tmp_path_factory: pytest.TempPathFactory) -> chromium.Page:
-    """The page of an election under a partition."""
+    """Open the page of an election under a partition."""
     meta, columns = votes()
     meta["counts"] = {"delivered": len(columns["start"])}
     path = tmp_path_factory.mktemp("story") / "votes.html"
@@ -26,7 +26,7 @@ def page(browser: chromium.Page, tmp_path_factory: pytest.TempPathFactory) -> ch
 
 
 def pixel(page: chromium.Page, agent: int, dx: float = 0, dy: float = 0) -> list[int]:
-    """Return the map's colour at a distance, in radii, from an agent's centre."""
+    """Return the map's colour at an offset from an agent's centre, in units of the agent's radius."""
     script = f"""(() => {{
       const canvas = document.querySelector("[data-part=map]"), [x, y] = replay.place({agent});
       const radius = replay.radius();
@@ -53,11 +53,11 @@ def test_agents_have_the_colours_of_their_words_and_those_that_are_down_have_non
     ]
     for agent, colour in enumerate(["#c5cdd6", "#0a5fb4", "#c5cdd6", "#0a5fb4", "#ffffff"]):
         assert pixel(page, agent, 0.7) == rgb(colour), agent
-    # A leader is a square: its corner is filled, unlike that of a circle.
+    # A leader is drawn as a square, so the corner is filled; for a circle it would not be.
     assert pixel(page, 1, 0.8, 0.8) == rgb("#0a5fb4")
     assert pixel(page, 2, 0.85, 0.85) != rgb("#c5cdd6")
     legend = "[...document.querySelectorAll('[data-part=words] li')].map((item) => item.textContent)"
-    # The diagram writes a term of 2 as t2.
+    # The diagram abbreviates a term of 2 as t2, so it needs an entry in the legend.
     assert page.run(legend) == ["follower", "candidate", "leader", "down", "term"]
     assert page.run("document.querySelector('[data-part=bar]').hidden")
 
@@ -105,12 +105,12 @@ def test_an_address_holds_what_is_shown(page: chromium.Page) -> None:
     assert page.run("document.querySelector('[data-part=states] select').selectedOptions[0].textContent") == "term"
     # The clock has 1.9 units of 1400 / 96 pixels, times the text size of 1.5.
     assert page.run("getComputedStyle(document.querySelector('.clock')).fontSize") == "41.5625px"
-    # The address follows the user's choices.
+    # The page's address is updated with each choice of the user.
     page.run("replay.seek(0.252), replay.show('map'), replay.choose({link: [0, 1]})")
     until(page, "location.hash.startsWith('#t=0.252')")
     assert page.run("location.hash") == "#t=0.252&link=0,1&kinds=vote,hb&colour=term&text=1.5&theme=dark"
     assert page.run("replay.address()") == page.run("location.hash")
-    # Unknown parts of the address are ignored.
+    # Unknown values in the address are ignored.
     page.run("location.hash = '#t=x&agent=nobody&view=none&kinds=&text=99&colour=role&theme=light'")
     until(page, "replay.state().time === 0")
     assert page.run(ticked) == [True, True, True]
@@ -130,7 +130,7 @@ def test_by_the_keyboard_alone(page: chromium.Page) -> None:
     for size in (1.25, 1.5, 2, 1):
         page.press("t", "t")
         assert page.run("Number(document.querySelector('.replay').style.getPropertyValue('--k'))") == size
-    # Play is the sixth stop of Tab: after the two views, the text's size, the theme and the help.
+    # Tab reaches the play button sixth, after the two views, the text size, the theme and the help.
     stops = "[...document.querySelectorAll('button, select, input')].filter((each) => each.offsetParent)"
     order = page.run(f"{stops}.map((each) => each.dataset.part)")
     assert order.index("play") == 5

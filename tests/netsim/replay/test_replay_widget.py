@@ -1,4 +1,4 @@
-"""A replay in a notebook (docs/replay.md): its state in Python, and its traits in sync with a real browser."""
+"""A replay in a notebook (docs/replay.md): its state in Python, and traits synchronized with a real browser."""
 
 import importlib.util
 import json
@@ -14,7 +14,7 @@ from tests.recorded import Average
 
 pytestmark = only_with("anywidget")
 
-# A minimal notebook for a widget: a model with get, set, save_changes, on and off.
+# A minimal notebook for one widget: its model has only get, set, save_changes, on and off.
 HARNESS = """<!doctype html><meta charset="utf-8"><div id="cell" tabindex="0"></div><script type="module">
 const values = STATE, heard = {}, keys = [];
 window.saved = [];
@@ -79,7 +79,7 @@ def test_without_a_trace_or_anywidget_one_line_reports_it(run: Run, monkeypatch:
 
 
 def until(page: chromium.Page, what: str) -> None:
-    """Wait until an expression is true in a page."""
+    """Wait until a JavaScript expression is true in the page."""
     page.run(f"new Promise((done) => {{ const look = () => ({what}) ? done() : setTimeout(look, 20); look(); }})")
 
 
@@ -111,7 +111,7 @@ def test_traits_go_both_ways_and_nothing_else(run: Run, browser: chromium.Page, 
     until(browser, "values.time > 0.3")
     assert browser.run("saved.length") < 12
     browser.run("model.set('playing', false)")
-    # Keys pressed in the frame go to the page.
+    # Keys pressed inside the frame reach the replay, not the notebook.
     browser.run(f"{frame}.focus()")
     browser.press("End")
     until(browser, f"Math.abs(values.time - {run.ended_at}) < 1e-9")

@@ -30,7 +30,7 @@ def frame(start: float, end: float, sender: int, receiver: int, **more: Any) -> 
 
 
 def page_of(rows: list[dict[str, Any]], agents: int, **more: Any) -> str:
-    """Return the page of some frames."""
+    """Return the page that shows the given frames."""
     rows = sorted(rows, key=lambda row: (row["start"], row["sender"], row["number"], row["receiver"]))
     columns = {name: np.array([row[name] for row in rows], dtype=dtype) for name, dtype in TYPES.items()}
     counts = {cause: int((columns["cause"] == i).sum()) for i, cause in enumerate(CAUSES)}
@@ -45,7 +45,7 @@ def page_of(rows: list[dict[str, Any]], agents: int, **more: Any) -> str:
     return pages.html({**meta, **more}, columns)
 
 
-# 0 sends requests to 1 and 2; 1 sends to 0; 3 and 2 communicate separately.
+# Agent 0 sends requests to 1 and 2, and 1 sends to 0. Agents 3 and 2 communicate separately.
 SMALL = [
     frame(0.1, 0.2, 0, 1),
     frame(0.1, 0.3, 0, 2),
@@ -158,7 +158,7 @@ def overlap(one: Box, other: Box) -> bool:
 
 
 def busy(seed: int) -> str:
-    """Return the page of many frames under a partition, with roles, notes and a crash."""
+    """Return a page with many frames, a partition, roles, notes and a crash."""
     draw, rows = np.random.default_rng(seed), []
     for number in range(25):
         sender, start = int(draw.integers(6)), float(draw.uniform(0, 4))
@@ -195,7 +195,7 @@ def test_words_cover_no_event_no_cross_and_no_word(
         assert not any(overlap(one, other) for one, other in combinations(boxes, 2))
         for x, y in [dot["place"] for dot in seen["dots"]] + [cross["place"] for cross in seen["crosses"]]:
             assert not any(left < x < right and top < y < bottom for left, top, right, bottom in boxes)
-        # The two sides of the partition are adjacent, and frames that it stopped end between them.
+        # The agents of each side of the partition are adjacent, and the frames it stopped end between the sides.
         assert seen["order"] == [0, 2, 4, 1, 3, 5]
         assert seen["tall"] == (width < 760)
         assert not browser.output
@@ -221,7 +221,7 @@ def test_the_address_chooses_events(small: chromium.Page, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("width", [390, 1400])
 def test_a_line_has_the_colour_of_the_value_that_holds(width: int, browser: chromium.Page, tmp_path: Path) -> None:
-    """Agents take thousands of values within a pixel, and keep the last one until the end or the next burst."""
+    """Agents take thousands of values within one pixel; the line has the colour of the value that then lasts."""
     burst = (1e-9 * np.arange(3000)).tolist()
     # Agent 0 changes from the greatest to the least value at once; 1 rises slowly to the greatest; 2 alternates.
     changes = [(0.0, 0, 8.0), (0.0, 0, 0.0), *((time, 1, 8.0 * (k == 2999)) for k, time in enumerate(burst))]

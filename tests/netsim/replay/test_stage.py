@@ -1,4 +1,4 @@
-"""The stage (docs/replay_page.md): pictures at fixed film times, a presenter's keys, following."""
+"""The stage (docs/replay_page.md): pictures at fixed film times, keys for presenters, following of labels and kinds."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(chromium.program() is None, reason="there is no 
 
 @pytest.fixture(scope="module")
 def page(browser: chromium.Page, tmp_path_factory: pytest.TempPathFactory) -> chromium.Page:
-    """The page of an election under a partition."""
+    """Open the page of an election under a partition."""
     meta, columns = votes()
     path = tmp_path_factory.mktemp("stage") / "votes.html"
     path.write_text(html(meta, {name: column.astype(COLUMNS[name]) for name, column in columns.items()}))
@@ -67,7 +67,7 @@ def test_the_film_comes_to_a_moment_stands_and_goes_on(page: chromium.Page) -> N
 
 @pytest.mark.parametrize("share", [0.35, 0.5, 0.65])
 def test_a_frame_is_where_its_time_says(share: float, page: chromium.Page) -> None:
-    """A frame from 1 to 2, in flight from 14 to 26 ms, from rim to rim, slightly to the right of the line."""
+    """A frame from 1 to 2, in flight from 14 to 26 ms, moves from rim to rim, slightly to the right of the line."""
     page.run(f"replay.theme('light'), replay.seek({0.014 + 0.012 * share})")
     found = page.run(f"""(() => {{
       const [[x, y], [toX, toY]] = [replay.place(1), replay.place(2)], radius = replay.radius();
@@ -89,7 +89,7 @@ def test_pagedown_plays_to_the_next_moment_and_pageup_goes_back(page: chromium.P
     page.run("replay.pause(), replay.seek(0), document.activeElement.blur()")
     films = [each["film"] for each in moments(page) if each["film"] > 1e-3]
     for key, film in (("PageDown", films[0]), ("n", next(each for each in films if each > films[0] + 1e-3))):
-        # A second key press during the motion jumps to its end. It comes at once: the motion may be short.
+        # A second key press during playback jumps to the end. Both are sent together, because playback may be short.
         one, state = page.run(f"[1, 2].map(() => ({PRESS}({key!r}), replay.state()))")
         assert one["playing"]
         assert not state["playing"]
@@ -184,7 +184,7 @@ def click(page: chromium.Page, x: float, y: float) -> None:
 def test_a_click_on_a_frame_follows_its_label(page: chromium.Page) -> None:
     page.run("replay.choose(null), replay.seek(0.0205)")
     one, two = page.run("[replay.place(1), replay.place(2)]")
-    # Halfway from 1 to 2, a frame labelled t1.
+    # The click is on the frame labelled t1, on its way from agent 1 to agent 2.
     row = next(row for row in page.run("replay.state().flying") if page.run(f"replay.row({row}).receiver") == 2)
     share = page.run(f"(({{depart, end}}) => (0.0205 - depart) / (end - depart))(replay.row({row}))")
     click(page, *(a + (b - a) * share for a, b in zip(one, two, strict=True)))
@@ -241,7 +241,7 @@ def test_a_dotted_rim_is_of_those_without_a_way_to_the_root_and_in_the_legend(
     assert [bool(each.get("dashed")) for each in looks] == [False, False, False, True, False]
     legend = "[...document.querySelectorAll('[data-part=words] li')].map((item) => item.textContent)"
     assert "dotted rim: no way to the root" in other.run(legend)
-    # Without colours, no rim is dotted, and the legend shows none.
+    # If states have no colours, no rim is dotted, and the legend has no entry for it.
     other.run("location.hash = '#t=0.1&colour=none'")
     until(other, f"!({legend}).includes('dotted rim: no way to the root')")
     assert not any(each.get("dashed") for each in other.run("replay.looks()"))
@@ -260,7 +260,7 @@ def test_agents_of_two_storeys_stand_apart_also_where_another_moves(browser: chr
 
 @pytest.fixture(scope="module")
 def compared(browser: chromium.Page, tmp_path_factory: pytest.TempPathFactory) -> chromium.Page:
-    """A page of two runs of Raft, one of them partitioned from 1 to 2 s."""
+    """Open a page with two runs of Raft, one of which is partitioned from 1 to 2 s."""
     runs = []
     for faults in ([Partition([0, 1], 1.0, 2.0)], []):
         graph = topology.complete(5)
@@ -290,7 +290,7 @@ def test_two_runs_stand_side_by_side_on_one_clock(compared: chromium.Page) -> No
     assert " 5 of 5 differ" in page.run(CLOCK)
     assert any(each["text"].startswith("agents 0, 1 are cut") and each["in"] == [0] for each in moments(page))
     assert page.output == []
-    # The page is read from disk, and requests nothing else.
+    # The page itself is read from disk, and requests nothing else.
     assert len([url for url in page.requested if url.startswith("file:")]) == 1
     assert not [url for url in page.requested if not url.startswith(("file:", "data:"))]
 
@@ -306,7 +306,7 @@ def test_the_table_has_both_runs_and_their_difference(compared: chromium.Page) -
     assert found["delivered"][0] == ended["delivered"]
     assert found["link down"][0] == ended["link_down"] > 0 == found["link down"][1]
     assert all(one - other == less for one, other, less in found.values())
-    # One leader on either side of the partition.
+    # Each side of the partition has a leader.
     assert found["leader"][:2] == [2, 1]
 
 
@@ -322,7 +322,7 @@ def test_keys_and_following_work_on_both(compared: chromium.Page) -> None:
     # Without the legend, the window has two equal halves.
     until(compared, f"Math.max(...{wide}) - Math.min(...{wide}) <= 1")
     assert sum(compared.run(wide)) == pytest.approx(1400 - 15 * 1400 / 96, abs=2)
-    # The names of the runs stand above a caption of two lines.
+    # The names of the runs must be above the caption, also if the caption has two lines.
     edge = "document.querySelector('{}').getBoundingClientRect().{}"
     compared.run("document.querySelector('.caption').textContent = 'word '.repeat(99), 0")
     assert compared.run(edge.format(".branch", "bottom")) <= compared.run(edge.format(".caption", "top"))
@@ -357,7 +357,7 @@ def test_a_press_chooses_the_run_of_diagram_and_inspector(compared: chromium.Pag
         assert page.run("document.querySelector('.branch[aria-current]').textContent[0]") == name
         assert any("A: agents 0, 1 are cut off" in each for each in page.run(STORY))
     assert mine["A"]["link_down"] > 0 == mine["B"]["link_down"]  # type: ignore[index]
-    # In B agent 0 leads in the first term throughout.
+    # In run B, agent 0 leads in the first term throughout.
     page.run("replay.show('spacetime'), replay.choose({agent: 0})")
     assert "frames of B in view" in page.run(CLOCK)
     assert page.run(facts).count("leader") == 1
@@ -417,7 +417,7 @@ def test_at_a_moment_the_picture_is_that_of_its_words(browser: chromium.Page, tm
     run = Network(topology.path(2), Link(latency=0.5)).run({i: Sender() for i in range(2)}, trace=True)
     browser.look(1400, 850)
     browser.open(run.replay(tmp_path / "moody.html"))
-    # A frame is shown with its sender's state at that time.
+    # At a moment that the caption describes, the picture shows the new state; otherwise it shows the state at sending.
     words = "replay.looks().map((each) => each.words)"
     assert browser.run(f"replay.seek(1), {words}") == ["calm", "calm"]
     browser.run("replay.seek(0.9), replay.moment(), replay.moment()")
@@ -439,7 +439,7 @@ def test_the_inspector_of_a_page_in_a_frame_is_in_view(browser: chromium.Page, t
         assert browser.run(f"{box}[1]") > browser.run(bar) - 20
         browser.run("replay.seek(0.2), replay.choose({agent: 1})")
         until(browser, f"{box}[1] < {bar} - 100")
-        # The map is beside the stage, or above it.
+        # Depending on the window, the map is beside or above the stage.
         stage = browser.run("document.querySelector('.stage').getBoundingClientRect().toJSON()")
         left, top, _ = browser.run(box)
         assert left >= stage["right"] or top >= stage["bottom"]

@@ -11,7 +11,7 @@ CAUSES = ["delivered", "lost", "link_down", "receiver_down", "in_flight"]
 KINDS = ["vote?", "vote", "hb"]
 NAMES = ["start", "depart", "end", "sender", "receiver", "kind", "cause", "round", "bits", "reply", "number", "label"]
 
-# Kind, term, sender, time in ms, and for each receiver its flight in ms, with a cause if it did not arrive.
+# Each row: kind, term, sender, time in ms, and for each receiver the flight in ms, with a cause if the frame was lost.
 FANS: list[tuple[int, int, int, int, dict[int, Any]]] = [
     (0, 1, 1, 14, {0: 13, 2: 12, 3: 16, 4: 20}),
     (1, 1, 0, 27, {1: 12}),
@@ -30,7 +30,7 @@ FANS: list[tuple[int, int, int, int, dict[int, Any]]] = [
     (2, 2, 3, 318, {0: 19, 1: 16, 2: 13, 4: 13}),
 ]
 
-# Agent, time in ms, role, term.
+# Each row: agent, time in ms, role, term.
 STATES = [
     *((agent, 0, 0, 0) for agent in range(5)),
     *((1, 14, 1, 1), (0, 27, 0, 1), (2, 26, 0, 1), (3, 30, 0, 1), (4, 34, 0, 1), (1, 40, 2, 1)),
@@ -41,7 +41,7 @@ NOTES = [(40, 1, "becomes leader"), (164, 3, "becomes leader"), (284, 2, "ignore
 
 
 def votes() -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the page's data of the run."""
+    """Return the data of the page: metadata and columns."""
     rows = []
     for number, (kind, term, sender, time, ends) in enumerate(FANS):
         for receiver, found in sorted(ends.items()):

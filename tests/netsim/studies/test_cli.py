@@ -1,4 +1,4 @@
-"""The command line: its output, its files, and its refusals."""
+"""The command line: its output, its files, and its error messages."""
 
 import json
 import shlex
@@ -25,7 +25,7 @@ QUICK = ["--agents", "4", "--rounds", "30", "--features", "10"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder of the coke study, quantized and on lossy links."""
+    """Return a run folder of the coke study, quantized and with lossy links."""
     out = tmp_path_factory.mktemp("run") / "coke"
     done = call("run", "coke", *QUICK, "--bits", "3", "--loss", "0.1", "--trace", "--out", str(out), cwd=out.parent)
     assert done.returncode == 0, done.stderr

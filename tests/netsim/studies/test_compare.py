@@ -1,4 +1,4 @@
-"""``netsim compare``: settings that differ, last values, and a figure."""
+"""``netsim compare``: the settings that differ, last values, and figures."""
 
 import errno
 import json
@@ -142,7 +142,7 @@ def test_runs_that_diverged_are_one_line_however_many(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep over two settings and three seeds."""
+    """Run a sweep over two settings and three seeds."""
     folder = tmp_path_factory.mktemp("swept") / "sweep"
     netsim.studies.sweep("averaging", out=folder, loss=[0.0, 0.3], radius=[0.6, 0.9], seed=[1, 2, 3], agents=5)
     return folder
@@ -156,7 +156,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 
 def lines(figure: Figure) -> dict[str, list[float]]:
-    """Return the values drawn at each x, keyed by the line's name."""
+    """Return the values that a figure draws, keyed by the line's name."""
     return {str(line.get_label()): [float(y) for y in line.get_ydata()] for line in figure.axes[0].lines}
 
 
@@ -203,7 +203,7 @@ def test_folders_that_differ_in_what_they_are_drawn_against_make_a_line(room: Pa
 
 
 def test_the_same_seed_in_two_folders_is_not_two_seeds(room: Path, drawn: list[Figure]) -> None:
-    """Folder b and the sweep's seed 1 are the same run."""
+    """Folder b and the sweep's seed 1 hold the same run, which must count once."""
     places = [str(room / each) for each in ("a", "b", "sweep/points/seed=1")]
     compare.draw(compare.table(places, ["spread"]), "spread", "x.png", against="loss")
     assert [len(line) for line in lines(drawn[0]).values()] == [1, 1, 1]
@@ -211,7 +211,7 @@ def test_the_same_seed_in_two_folders_is_not_two_seeds(room: Path, drawn: list[F
 
 
 def test_what_a_study_chose_for_each_seed_does_not_keep_the_seeds_apart(tmp_path: Path) -> None:
-    """Each seed's data have a different bandwidth."""
+    """The study chooses another bandwidth for each seed's data, and the seeds must still be averaged."""
     small = {"agents": 4, "features": 5, "rounds": 5, "algorithms": "DKLA", "tune": True}
     netsim.studies.sweep("coke", out=tmp_path / "sweep", seed=[1, 2, 3], **small)
     found = compare.table([str(tmp_path / "sweep")], ["train_mse"])
@@ -280,7 +280,7 @@ def test_the_command_shows_each_run_and_refuses_what_is_none(room: Path) -> None
 
 
 def test_runs_without_rounds_are_refused(tmp_path: Path) -> None:
-    """Agents that use no rounds leave an empty rounds.csv, so there are no last values."""
+    """Agents that use no rounds leave an empty rounds.csv, so there are no last values to compare."""
     script = tmp_path / "talk.py"
     script.write_text(
         "from netsim import Network, topology\n"
@@ -432,6 +432,6 @@ def test_the_command_line_takes_them(tables: str, tmp_path: Path) -> None:
     shown = call("compare", tables, "--metric", "share_%", cwd=tmp_path).stdout
     assert "Last values of share_% over the seeds" in shown
     assert "--metric whole" not in shown
-    # Without a metric it lists the available ones.
+    # Without ``--metric``, the command lists the available metrics.
     lines = call("compare", tables, cwd=tmp_path).stdout.splitlines()
     assert any(line.startswith("--metric whole.… : ") and "only" in line for line in lines)

@@ -1,4 +1,4 @@
-"""Repeated runs under conditions that must not change results: hash seed, core, number of workers."""
+"""Repeated runs under conditions that must not change results: hash seed, core, and number of workers."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ def mine(study, *, number: int = 1) -> None:
 
 @pytest.fixture
 def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Condition]:
-    """Simulate other conditions in this process, with the hash seed as a parameter of the study."""
+    """Simulate the conditions in this process; the study's parameter replaces the hash seed."""
     seen: list[Condition] = []
 
     def run(self: Condition, job: Job, folder: Path) -> str:
@@ -192,7 +192,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return leave
 
 
-@pytest.mark.slow  # about six processes
+@pytest.mark.slow  # needs about six processes
 def test_the_order_of_a_set_of_names_is_found(only: Callable[[str], None]) -> None:
     only("PYTHONHASHSEED")
     with pytest.raises(AssertionError) as caught:
@@ -203,7 +203,7 @@ def test_the_order_of_a_set_of_names_is_found(only: Callable[[str], None]) -> No
     assert any(line.startswith("  first event: at 0 s, agent ") and "(hello) sent to " in line for line in lines)
 
 
-@pytest.mark.slow  # Four processes.
+@pytest.mark.slow  # needs four processes
 def test_what_agents_share_is_found_with_workers(only: Callable[[str], None]) -> None:
     only("2 workers")
 
@@ -215,7 +215,7 @@ def test_what_agents_share_is_found_with_workers(only: Callable[[str], None]) ->
         check_same(make)
 
 
-@pytest.mark.slow  # Eight processes.
+@pytest.mark.slow  # needs eight processes
 def test_a_right_program_passes_and_a_radio_is_not_split(only: Callable[[str], None]) -> None:
     check_same(talking, seed=3)
     only("2 workers")
@@ -227,7 +227,7 @@ def test_a_right_program_passes_and_a_radio_is_not_split(only: Callable[[str], N
     check_same(on_air)
 
 
-@pytest.mark.slow  # A process for each.
+@pytest.mark.slow  # needs a process for each run
 def test_a_run_that_fails_or_is_refused_is_no_difference() -> None:
     with pytest.raises(BadInput, match="agents: must be one for each node of the graph"):
         check_same(lambda *, seed: (talking(seed=seed)[0], {}))
@@ -240,7 +240,7 @@ def test_a_run_that_fails_or_is_refused_is_no_difference() -> None:
         check_same(lambda *, seed: (talking(seed=seed)[0], {i: Fails() for i in range(4)}))
 
 
-@pytest.mark.slow  # about eight processes
+@pytest.mark.slow  # needs about eight processes
 def test_the_command_checks_and_says_so_by_its_status(tmp_path: Path, only: Callable[[str], None]) -> None:
     (tmp_path / "names.py").write_text(NAMES.replace("print(", "0 and print("))
     done = call("run", "names.py", "--out", "out", "--check", cwd=tmp_path)

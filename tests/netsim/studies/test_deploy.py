@@ -1,4 +1,4 @@
-"""netsim deploy, node, gather (docs/sockets.md): a study in several processes, including killed ones."""
+"""netsim deploy, node and gather (docs/sockets.md): a study in several processes, some of which are killed."""
 
 import importlib.util
 import itertools
@@ -79,7 +79,7 @@ def netsim(*words: object, cwd: Path, **more: Any) -> "subprocess.CompletedProce
 
 
 def here(*words: object, cwd: Path) -> Done:
-    """Call the command in this process."""
+    """Run the command in this process."""
     return call(*map(str, words), cwd=cwd)
 
 
@@ -106,7 +106,7 @@ def test_a_study_in_three_processes_is_the_simulation(study: Path, tmp_path: Pat
     assert list(processes["ended"]) == ["well"] * 6
     assert processes["dropped"].isna().all()
     assert (processes["clock_offset_s"].abs() < 0.05).all()
-    # Commands for run folders accept this one, too.
+    # The commands for run folders also accept the folder of a deployment.
     shown = here("show", "real", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert here("replay", "real", cwd=tmp_path).returncode == 0
@@ -116,7 +116,7 @@ def test_a_study_in_three_processes_is_the_simulation(study: Path, tmp_path: Pat
 
 
 def planned(folder: Path, study: Path, rounds: int, round_time: float = 0.3) -> Plan:
-    """Write a deployment of three processes, and return it."""
+    """Write the plan of a deployment with three processes, and return it."""
     from netsim.studies.catalogue import find_study
 
     definition = find_study(str(study))
@@ -135,16 +135,16 @@ def start(folder: Path, name: str) -> "subprocess.Popen[str]":
 
 
 def rows_in(journal: Path) -> int:
-    """Return the number of rows that a part has written so far."""
+    """Return how many rows a part has written so far."""
     try:
         return [what for what, _ in entries(journal)].count(ROW)
     except NetsimError:
-        # The file is just being created.
+        # The file has been created, but is still empty.
         return 0
 
 
 def wait_for(folder: Path, parts: int) -> None:
-    """Wait until this many parts have written three rows."""
+    """Wait until ``parts`` processes have each written three rows."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if sum(rows_in(path) >= 3 for path in folder.glob("parts/run-0/*.journal")) >= parts:
@@ -154,7 +154,7 @@ def wait_for(folder: Path, parts: int) -> None:
 
 
 def test_one_of_three_is_killed_and_comes_back(study: Path, tmp_path: Path) -> None:
-    # On a busy machine a restart may take longer than the others' whole run.
+    # On a busy machine a restart may take longer than the whole run, so it is tried with more and more rounds.
     for count in (40, 120, 400):
         folder = tmp_path / f"{count} rounds"
         planned(folder, study, rounds=count)
@@ -185,7 +185,7 @@ def test_one_of_three_is_killed_and_comes_back(study: Path, tmp_path: Path) -> N
     assert ledger["missing"].sum() > 0
     rounds = load(tmp_path / "run")["rounds"]
     assert len(rounds) == count
-    # A restarted process takes part from the next round on, and its frames are delivered from there.
+    # The restarted process joins the next round, and its frames are delivered from then on.
     grown = rounds["delivered"].diff().iloc[-8:]
     assert grown.max() == rounds["delivered"].iloc[0]
 
@@ -385,7 +385,7 @@ def must_be_the_simulation(words: tuple[object, ...], folder: Path) -> None:
 
 @contextmanager
 def deploying(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
-    """Yield a deployment whose processes have begun, and its folder for temporary files."""
+    """Yield a deployment whose processes have started, and its folder of temporary files."""
     home, temporary = tmp_path / "home", tmp_path / "temporary"
     home.mkdir()
     temporary.mkdir()
@@ -502,5 +502,5 @@ def _commands() -> str:
 def _read(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
-    except OSError:  # the process has ended meanwhile
+    except OSError:  # the process has ended in the meantime
         return ""

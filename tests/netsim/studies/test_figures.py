@@ -1,4 +1,4 @@
-"""Figures that studies draw."""
+"""The figures that studies draw."""
 
 import itertools
 import math

@@ -430,7 +430,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_run(what: str, ro
 
 @pytest.mark.slow
 def test_what_a_killed_run_left_beside_the_folder_is_swept_by_the_next(room: Path) -> None:
-    """Leftovers of a run killed while writing its folder."""
+    """The next run removes what a run left when it was killed while writing its folder."""
     code = (
         "import os, signal, pandas as pd; from netsim.studies.cli import main; "
         "pd.DataFrame.to_csv = lambda *a, **m: os.kill(os.getpid(), signal.SIGKILL); main()"
@@ -447,7 +447,7 @@ def test_what_a_killed_run_left_beside_the_folder_is_swept_by_the_next(room: Pat
 
 @pytest.fixture
 def show(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], tuple[int, str, str]]:
-    """Return the status, output and errors of `netsim show`."""
+    """Return a function that runs `netsim show` and returns its status, output and errors."""
 
     def shown(path: Path) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["netsim", "show", str(path)])
@@ -508,7 +508,7 @@ BYTES = [
 
 
 def places(tree: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each container of a JSON tree with each of its keys."""
+    """Yield each container of a JSON tree together with each of its keys or indices."""
     if isinstance(tree, dict | list):
         for key in list(tree) if isinstance(tree, dict) else range(len(tree)):
             yield tree, key
@@ -528,7 +528,7 @@ def edit_json(path: Path, draw: random.Random) -> None:
     try:
         path.write_text(json.dumps(tree[0]))
     except ValueError:
-        # Integers too long for Python to print.
+        # The tree contains an integer that is too long for Python to convert to text.
         path.write_bytes(b"{")
 
 

@@ -25,7 +25,7 @@ def empty_study() -> Study:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A mount point with room for 64 KiB."""
+    """Mount a file system with 64 KiB of space."""
     point = tmp_path / "disk"
     point.mkdir()
     if not ROOT or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", point], check=False).returncode:
@@ -320,7 +320,7 @@ def test_a_run_killed_while_it_moves_its_files_is_swept(tmp_path: Path) -> None:
     killed = hold(out)
     empty_study().save(tmp_path / "model")
     for name in left(tmp_path / "model"):
-        # All files but the last have been moved.
+        # All files except SHA256SUMS, the last one, have been moved.
         os.replace(tmp_path / "model" / name, (out / PARTS if name == "SHA256SUMS" else out) / name)
     killed.kill()
     killed.communicate()

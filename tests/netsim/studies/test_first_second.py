@@ -1,4 +1,4 @@
-"""Imports of the command line before its first output: slow ones come last, or not at all."""
+"""Imports of the command line before its first output: slow modules are imported last or not at all."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""``--topology FILE`` replaces the graph that a study draws, or is refused in one line."""
+"""``--topology FILE`` replaces the graph that a study would draw, or is refused with a one-line error."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with files of graphs."""
+    """Return a folder with graph files."""
     (tmp_path / "wheel.txt").write_text(WHEEL)
     (tmp_path / "parts.txt").write_text("x y\nz w\nw v\n")
     (tmp_path / "motes.csv").write_text("name,x,y\n0,1,2\n")

@@ -1,4 +1,4 @@
-"""Python's hash seed: fixed by the commands that run agents, recorded, and named where a result differs."""
+"""Python's hash seed: fixed by commands that run agents, recorded, and mentioned if a result differs."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def make(*, seed: int = 1):
 
 
 def by_module(*words: str, cwd: Path, **env: str) -> "subprocess.CompletedProcess[str]":
-    """Call the command as a shell does, without a hash seed in the environment."""
+    """Run the command as a shell does, without a hash seed in the environment."""
     usual = {name: value for name, value in environment().items() if name != "PYTHONHASHSEED"}
     call = [sys.executable, "-m", "netsim", *words]
     return subprocess.run(call, cwd=cwd, env=usual | env, input="a line\n", capture_output=True, text=True, check=False)
@@ -65,7 +65,7 @@ def test_a_command_fixes_the_hash_seed_and_keeps_its_input(tmp_path: Path) -> No
     assert recorded(tmp_path / "out") == 0
 
 
-@pytest.mark.slow  # Four processes.
+@pytest.mark.slow  # needs four processes
 @pytest.mark.parametrize(("given", "expected"), [("7", 7), ("0", 0), ("random", None), ("", 0)])
 def test_a_hash_seed_of_the_users_is_kept(given: str, expected: int | None, tmp_path: Path) -> None:
     (tmp_path / "names.py").write_text(NAMES)
@@ -74,7 +74,7 @@ def test_a_hash_seed_of_the_users_is_kept(given: str, expected: int | None, tmp_
     assert recorded(tmp_path / "out") == expected
 
 
-@pytest.mark.slow  # two processes, and one for each job
+@pytest.mark.slow  # needs two processes, and one for each job
 def test_points_of_a_sweep_have_the_same_hash_seed_in_all_processes(tmp_path: Path) -> None:
     (tmp_path / "names.py").write_text(NAMES.replace("print(", "0 and print("))
     done = by_module("sweep", "names.py", "--seed", "0:3", "--jobs", "2", "--out", "out", cwd=tmp_path)
@@ -82,9 +82,9 @@ def test_points_of_a_sweep_have_the_same_hash_seed_in_all_processes(tmp_path: Pa
     assert {recorded(each) for each in (tmp_path / "out" / "points").iterdir()} == {0}
 
 
-@pytest.mark.slow  # one process, and two for each sweep
+@pytest.mark.slow  # needs one process, and two for each sweep
 def test_a_seed_that_a_program_sets_later_does_not_reach_its_workers(tmp_path: Path) -> None:
-    """Dask, for instance, sets one in the environment of a process that starts a cluster."""
+    """A program may set a hash seed later, as Dask does in a process that starts a cluster."""
     (tmp_path / "names.py").write_text(NAMES.replace("print(", "0 and print("))
     code = """
         import os, sys
@@ -98,7 +98,7 @@ def test_a_seed_that_a_program_sets_later_does_not_reach_its_workers(tmp_path: P
     assert [recorded(each) for each in tmp_path.glob("*/points/*")] == [0] * 4
 
 
-@pytest.mark.slow  # A process for each.
+@pytest.mark.slow  # needs a process for each command
 def test_status_and_interrupt_are_those_of_the_command(tmp_path: Path) -> None:
     done = by_module("run", "nothing", cwd=tmp_path)
     assert done.returncode == 2
@@ -187,7 +187,7 @@ def test_a_library_run_records_whether_the_seed_was_fixed(tmp_path: Path) -> Non
     assert run.hash_seed == hash_seed()
     study = find_study("averaging").execute(agents=5, radius=0.9)
     assert recorded(study.save(tmp_path / "one")) == hash_seed()
-    # Workers of a cluster have another hash seed.
+    # Pretend that the run came from a cluster worker with another hash seed.
     next(iter(study.runs.values())).hash_seed = 6640
     assert recorded(study.save(tmp_path / "two")) is None
 

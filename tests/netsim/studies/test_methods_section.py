@@ -1,4 +1,4 @@
-"""The paragraph on methods agrees with settings.json."""
+"""The methods paragraph for a paper agrees with settings.json."""
 
 import json
 import re

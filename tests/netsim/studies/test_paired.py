@@ -1,4 +1,4 @@
-"""Paired differences against scipy, Holm's correction against its definition, and the command's output."""
+"""Paired differences against scipy, Holm's correction against its definition, and output of the command."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("all_undrawn")
 
 
 def frame(seeds: int = 8, losses: tuple[float, ...] = (0.0, 0.1), methods: str = "ABC") -> pd.DataFrame:
-    """Return results in which each seed shifts all algorithms equally."""
+    """Return results in which each seed shifts all algorithms by the same amount."""
     rng = np.random.default_rng(1)
     rows = [
         {"point": f"{loss},{seed}", "loss": loss, "seed": seed, "algorithm": name, "error": shift + own}

@@ -1,4 +1,4 @@
-"""Tables for papers: numbers with their intervals in cells, and figures of a column's width."""
+"""Tables for papers, whose cells contain intervals, and figures of the width of a column."""
 
 import math
 import re
@@ -45,7 +45,7 @@ def test_a_number_has_as_many_digits_as_its_interval_allows(number: float, low: 
 
 
 def many(seeds: int = 5) -> pd.DataFrame:
-    """Return results of three algorithms: the first two nearly equal, the third far off."""
+    """Return results of three algorithms, of which the first two are nearly equal and the third is far off."""
     rng = np.random.default_rng(1)
     return pd.DataFrame(
         [
@@ -58,7 +58,7 @@ def many(seeds: int = 5) -> pd.DataFrame:
 
 
 def cells(text: str) -> dict[str, list[str]]:
-    """Return the cells of each row, keyed by its name."""
+    """Return the cells of each row, keyed by the row's name."""
     body = text.partition("\\midrule\n")[2].partition("\\bottomrule")[0]
     rows = [line.removesuffix(r" \\").split(" & ") for line in body.splitlines()]
     return {row[0]: row[1:] for row in rows}
@@ -199,7 +199,7 @@ def test_an_interval_that_reaches_to_infinity_is_in_the_cell(
 
 
 def test_the_title_of_a_columns_figure_is_whole(tmp_path: Path) -> None:
-    # Wide tick labels move the panel, and its title with it, to the right.
+    # Wide tick labels move the panel to the right, and its title with it.
     wide = many(10).assign(error=6e-3 + 1e-4 * many(10)["error"])
     with results.style("paper"):
         results.bands(wide, "loss", "error", of="median").savefig(tmp_path / "a.png", dpi=150)

@@ -1,4 +1,4 @@
-"""An interrupted run keeps its results so far, marked partial, and no command takes it for complete."""
+"""An interrupted run keeps its results so far, marked as partial, and no command treats it as complete."""
 
 import asyncio
 import json

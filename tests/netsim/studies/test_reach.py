@@ -1,4 +1,4 @@
-"""The cost of reaching a target: rounds and bits, in tables, in comparisons and in tuning."""
+"""The cost of reaching a target, in rounds and bits: in tables, comparisons and tuning."""
 
 import json
 import math

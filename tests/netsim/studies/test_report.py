@@ -1,4 +1,4 @@
-"""The page of a run folder, report.html, with the content that docs/run_folder.md lists."""
+"""The page report.html of a run folder has the content listed in docs/run_folder.md."""
 
 import ast
 import base64
@@ -40,7 +40,7 @@ def saved(folder: Path) -> str:
 
 
 class Tags(HTMLParser):
-    """A parser that collects a page's tags and attributes."""
+    """An HTML parser that collects the tags and attributes of a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ def test_a_figure_stands_over_the_sentence_on_what_it_shows(tmp_path: Path) -> N
 
 
 def test_every_figure_of_a_study_of_ours_has_a_sentence() -> None:
-    """Checked in the source, because no test runs all of them."""
+    """The source code is checked, because no test runs all studies."""
     folder = Path(scenarios.__file__).parent
     for path in folder.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -1,4 +1,4 @@
-"""Tables, intervals, figures and text of many runs."""
+"""Tables, intervals, figures and text about many runs."""
 
 import math
 from pathlib import Path
@@ -63,7 +63,7 @@ REPEATED = 2000
 
 
 def covered(drawn: np.ndarray, truth: float, of: str = "mean") -> float:
-    """Return the share of the drawn rows whose interval contains the true value."""
+    """Return the share of rows whose interval contains the true value."""
     frame = pd.DataFrame({"row": np.repeat(np.arange(len(drawn)), drawn.shape[1]), "v": drawn.ravel()})
     found = results.interval(frame, "v", ["row"], of=of)
     return float(((found["low"] <= truth) & (truth <= found["high"])).mean())
@@ -89,7 +89,7 @@ def test_of_skewed_values_it_holds_the_mean_oftener_than_a_bootstrap(count: int)
 @pytest.mark.parametrize("count", [6, slow(13)])
 def test_an_interval_of_a_median_holds_it_whatever_the_distribution(count: int) -> None:
     drawn = np.random.default_rng(count).lognormal(size=(REPEATED, count))
-    # Coverage of order statistics: the smallest and largest of six values cover 1 - 2/64.
+    # The interval's ends are order statistics: the smallest and largest of six values cover the median with 1 - 2/64.
     outside = [2 * binom.cdf(k, count, 0.5) for k in range(count)]
     expected = 1.0 - max(each for each in outside if each <= 0.05)
     assert covered(drawn, 1.0, "median") == pytest.approx(

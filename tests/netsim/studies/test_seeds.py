@@ -1,4 +1,4 @@
-"""Seeds of a study's data, graph and links: each sets only its own draws, and follows --seed by default."""
+"""The seeds of a study's data, graph and links: each affects only its own draws, and defaults to --seed."""
 
 import dataclasses
 import re
@@ -45,7 +45,7 @@ def test_seeds_that_are_given_as_seed_give_the_same_run(name: str) -> None:
 
 
 def batch(**seeds: int) -> tuple[Any, Any, Any]:
-    """Return the samples, the edges, the frequencies and the network of a task."""
+    """Return the task with its samples and frequencies, the sorted edges, and the network of some seeds."""
     setup = Setup(Seeds(**seeds), 3)
     task = KernelRegression(agents=5, features=6).make(setup)
     network = Channel(loss=0.3).network(dataclasses.replace(setup, graph=task.graph))
@@ -126,7 +126,7 @@ def test_a_derived_seed_is_always_the_same_and_no_other_runs() -> None:
 def test_no_study_adds_to_a_seed() -> None:
     """A draw with seed + 1 in one run would be repeated in the run of the next seed."""
     for path in sorted((ROOT / "scenarios").rglob("*.py")):
-        # polk deliberately runs problems of successive seeds; intel_lab prints a range of seeds to run.
+        # polk deliberately runs problems with successive seeds, and intel_lab prints a range of seeds to run.
         if path.parent.name != "polk" and path.name != "intel_lab.py":
             assert not re.findall(r"\bseeds?(?:\.\w+)? \+ (?!self)", path.read_text()), path
 

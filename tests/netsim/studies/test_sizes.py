@@ -1,4 +1,4 @@
-"""Sizes beyond memory are refused at once, in one line; SIGTERM ends a long build."""
+"""Sizes beyond the available memory are refused immediately with a one-line error; SIGTERM ends a long construction."""
 
 import signal
 import subprocess
@@ -135,6 +135,6 @@ def test_sigterm_ends_at_once_what_builds_something_big(tmp_path: Path) -> None:
         process.kill()
         process.communicate()
     assert not (tmp_path / "out").exists()
-    # The next run removes the hidden leftovers.
+    # The next run removes the hidden files that were left.
     call("run", "averaging", "--out", "out", cwd=tmp_path)
     assert sorted(each.name for each in tmp_path.iterdir() if each.name[0] == ".") == []

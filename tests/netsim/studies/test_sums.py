@@ -1,4 +1,4 @@
-"""SHA256SUMS: readers of a run folder refuse a changed file; summary.json is the same on either core."""
+"""SHA256SUMS: readers of a run folder refuse changed files; summary.json is the same with either core."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def folder(whole: Path, tmp_path: Path) -> Path:
 
 
 def change_digit(path: Path) -> None:
-    """Change one digit: the file keeps its length, and remains readable."""
+    """Change one digit of a file, which keeps its length and stays readable."""
     data = path.read_bytes()
     place = max(data.rfind(digit) for digit in (b"1", b"2", b"3", b"4"))
     path.write_bytes(data[:place] + bytes([data[place] + 1]) + data[place + 1 :])
@@ -96,7 +96,7 @@ def test_a_table_of_links_is_checked_when_it_is_read(folder: Path) -> None:
 def test_a_changed_trace_is_refused_before_a_replay(tmp_path: Path) -> None:
     folder = find_study("averaging").execute(**SMALL, trace=True).save(tmp_path / "out")
     (name,) = (each.name for each in folder.glob("trace-*.npz"))
-    # A zip archive may end with a comment.
+    # A zip archive may end with a comment, so numpy could still read the changed file.
     (folder / name).write_bytes((folder / name).read_bytes() + b" ")
     assert len(results.load(folder)) == 1
     for words in (("replay", "out"), ("export", "out", "--format", "json"), ("verify", "out")):
@@ -132,7 +132,7 @@ def test_sums_that_are_none_are_refused(text: str | None, wanted: str, folder: P
 
 
 def test_half_a_folder_is_never_whole(folder: Path, tmp_path: Path) -> None:
-    """Files appear in the order in which they are moved to their place."""
+    """Files are added in the order in which a run moves them into the folder."""
     names = sorted(each.name for each in folder.iterdir())
     names = [*(name for name in names if name != NAME), NAME]
     (tmp_path / "half").mkdir()

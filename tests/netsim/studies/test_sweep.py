@@ -1,4 +1,4 @@
-"""Sweeps: every point once, one table however computed, failing points and killed sweeps."""
+"""Sweeps: each point runs once, the table does not depend on how it was computed, failed points, killed sweeps."""
 
 import shlex
 from pathlib import Path
@@ -54,7 +54,7 @@ def study(tmp_path: Path) -> str:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return the files of a sweep's folder, keyed by path."""
+    """Return the files in a sweep's folder, keyed by path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 

@@ -1,4 +1,4 @@
-"""Sweeps on a Dask cluster: real schedulers and workers, the same files as locally, missing packages reported."""
+"""Sweeps on a Dask cluster with real workers: the same files as locally, and missing packages are reported."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def own_environment() -> Iterator[None]:
 
 @contextmanager
 def local(workers: int, **settings: Any) -> Iterator[Any]:
-    """Start a cluster, and remove the hash seed that Dask leaves in the environment."""
+    """Start a cluster, and remove the hash seed that Dask sets in the environment."""
     wanted = {"threads_per_worker": 1, "processes": True, "dashboard_address": None} | settings
     with mock.patch.dict(os.environ):
         cluster = distributed.LocalCluster(n_workers=workers, silence_logs=50, **wanted)
@@ -77,7 +77,7 @@ def study(tmp_path: Path) -> str:
 
 @pytest.fixture
 def everywhere(cluster: Any) -> Iterator[Callable[..., Any]]:
-    """Run a function on all workers."""
+    """Return a function that runs another function on all workers."""
     with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
         yield client.run
 
@@ -93,7 +93,7 @@ def refusal(*words: Any, **given: Any) -> str:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return a sweep's files without Python's hash seed, which Dask sets for its workers."""
+    """Return a sweep's files without the lines that contain Python's hash seed, which Dask sets for its workers."""
     found, other = all_files(folder), (b'"hash_seed"', b" settings.json")
     for name in found:
         if name.endswith(("settings.json", "SHA256SUMS")):
@@ -184,7 +184,7 @@ def test_one_worker_runs_the_points_and_not_the_parent(study: str, tmp_path: Pat
 
 def test_what_a_worker_killed_from_outside_ran_is_begun_again(study: str, tmp_path: Path) -> None:
     def kill_one() -> None:
-        # Both workers run a point, and continue for much longer than it takes to see that.
+        # Wait until both workers run a point; a point lasts much longer than this check.
         while not log.exists() or len(log.read_text().splitlines()) < 2:
             time.sleep(0.02)
         os.kill(worker, signal.SIGKILL)
@@ -205,7 +205,7 @@ def test_what_a_worker_killed_from_outside_ran_is_begun_again(study: str, tmp_pa
 
 
 def test_points_that_wait_behind_many_that_kill_are_done(study: str, tmp_path: Path) -> None:
-    """Dask gives up on a task after four of its workers have died, even if none had begun it."""
+    """Dask gives up on a task after four of its workers have died, even if none of them had begun the task."""
     killers = "if seed % 3 == 0 and seed < 12:\n        os.kill(os.getpid(), signal.SIGKILL)\n    time.sleep(slow)"
     Path(study).write_text(STUDY.replace("time.sleep(slow)", killers))
     with local(1) as cluster:
@@ -297,7 +297,7 @@ def test_a_worker_that_cannot_write_is_named(
 
 
 def test_a_folder_that_is_not_shared_is_reported(study: str, tmp_path: Path) -> None:
-    """A worker without that folder, or with another folder of that name, reports it."""
+    """A worker reports it if it lacks the folder, or if its folder of that name is a different one."""
     from netsim.studies.sweeps.cluster import examine
 
     work = SweepRun(study, study, tmp_path, tmp_path / "running-x", Limits(), Formats())

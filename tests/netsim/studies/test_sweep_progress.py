@@ -1,4 +1,4 @@
-"""Progress of a sweep: done, failed, left, time left; one live line on a terminal."""
+"""Progress of a sweep: points done, failed and left, and the remaining time; one live line on a terminal."""
 
 import os
 import re
@@ -100,7 +100,7 @@ def test_on_a_terminal_one_line_is_kept_true(study: str, tmp_path: Path) -> None
             break
         output += read
     os.close(ours)
-    assert process.wait() == 1  # a point failed
+    assert process.wait() == 1  # one point failed
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output.decode())
     assert "3 done, 1 failed, 0 left" in plain
     assert len([line for line in plain.split("\n") if line.strip("\r ")]) == 1, "all in one line"

@@ -1,4 +1,4 @@
-"""A sweep's points share code and data: changes are named and refused, or rerun with ``redo``."""
+"""Points of a sweep must share code and data: changes are named and refused, or points run again with ``redo``."""
 
 import json
 import os
@@ -77,7 +77,7 @@ def text_table(path: Path, last: float) -> Path:
 
 
 def written_table(path: Path, last: float) -> Path:
-    """Write a table in the format of a file's name."""
+    """Write a table in the format that the file's extension selects."""
     frame = pd.DataFrame({"x": np.arange(60.0), "y": np.arange(60.0) * last})
     if path.suffix == ".npz":
         np.savez(path, **{name: frame[name].to_numpy() for name in frame})
@@ -368,7 +368,7 @@ def test_a_digest_that_was_edited_is_no_traceback(digest: Any, tmp_path: Path) -
 
 @pytest.mark.parametrize("read", ["load", "verify", "show", "compare"])
 def test_a_folder_that_holds_another_points_run_is_refused(tmp_path: Path, read: str) -> None:
-    """Exchanging two points' folders would give each seed the other's numbers."""
+    """Without this check, exchanging the folders of two points would give each seed the results of the other."""
     folder = tmp_path / "sweep"
     sweep("averaging", out=folder, agents=5, seed=[0, 1], jobs=1, reporter=Reporter(quiet=True))
     points = folder / "points"

@@ -1,4 +1,4 @@
-"""A sweep's folder is always complete: killed anywhere, a full disk, two sweeps at once, Ctrl-C."""
+"""A sweep's folder is always consistent: after a kill, with a full disk, with two sweeps, after Ctrl-C."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ def study(tmp_path: Path) -> str:
 
 
 def started(flags: list[str], folder: Path, **settings: Any) -> "subprocess.Popen[str]":
-    """Start the command in a new process group."""
+    """Start the command in a process group of its own."""
     words = {"start_new_session": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | settings
     return subprocess.Popen([sys.executable, "-c", MAIN, *flags], cwd=folder, **words)
 
@@ -207,7 +207,7 @@ def test_a_full_disk_ends_the_sweep_and_not_the_points(
 @posix
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_system_that_refuses_to_write_is_reported_in_one_line(study: str, tmp_path: Path, jobs: str) -> None:
-    # Without bytecode: other processes would read a file cut off at the limit.
+    # Writing bytecode is disabled, because the size limit would truncate it, and other processes would read it.
     unwritten = "import os, resource, sys; os.environ['PYTHONDONTWRITEBYTECODE'] = '1'; sys.dont_write_bytecode = True"
     limited = f"{unwritten}; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)); {MAIN}"
     words = ["sweep", study, "--seed", "0:4", "--jobs", jobs, "--out", "out"]
@@ -215,7 +215,7 @@ def test_a_system_that_refuses_to_write_is_reported_in_one_line(study: str, tmp_
         [sys.executable, "-c", limited, *words], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    # joblib's own process may afterwards warn of files that it could not remove.
+    # joblib's process may later warn about files that it could not remove, so this may not be the last line.
     line = "could not be written (File too large); what is done is whole, and the same command goes on"
     assert [each.endswith(line) for each in done.stderr.splitlines()].count(True) == 1
     assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""Workers of a sweep or an experiment, which joblib keeps for the next."""
+"""The worker processes of a sweep or an experiment, which joblib keeps for the next one."""
 
 import os
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ def test_workers_look_for_files_where_their_parent_does_now(tmp_path: Path, monk
         name: str
 
     class Where:
-        """Fails with an error that names the folder in which it would look for files."""
+        """A sweep whose jobs fail with an error that names the current folder and the data folder."""
 
         def run(self, job: Any) -> str | None:
             return f"{os.getcwd()} {os.environ.get('NETSIM_DATA')}"

@@ -1,4 +1,4 @@
-"""Tuning from the command line: the known best step, halving, conditions, resumption; methods' parameters by hand."""
+"""Tuning on the command line: known best steps, halving, conditions, resuming, and parameters set by hand."""
 
 import json
 import os
@@ -30,21 +30,21 @@ FAST = ("--candidates", "3", "--seeds", "100", "--validation", "none")
 
 
 def good(*words: str, cwd: Path) -> str:
-    """Return the output of a command that must succeed."""
+    """Return the output of a command, which must succeed."""
     done = call(*words, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def refused(*words: str, cwd: Path) -> str:
-    """Return the one-line error of a command that must fail."""
+    """Return the one-line error of a command, which must fail."""
     done = call(*words, cwd=cwd)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     return done.stderr
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return the results of a tuning, and the tables of its runs."""
+    """Return the result files of a tuning, and the tables of its runs."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -53,19 +53,20 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def best(folder: Path) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Return the chosen values by condition."""
+    """Return the chosen values of each condition."""
     kept = json.loads((folder / "tuned.json").read_text())
     return {tuple(each["condition"]): each["values"] for each in kept["best"]}
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tuning of both methods at two scales of the start."""
+    """Run a tuning of both methods at two scales of the start."""
     folder = tmp_path_factory.mktemp("tune")
     said = good(*WHOLE, "--out", "whole", cwd=folder)
     assert "whole: tuning.csv (108 trials), tuned.json, runs/" in said
     (line,) = (line for line in said.splitlines() if re.match(r" *1.0 +descent", line))
-    # Steps from 0.25 on grow tenfold: (|1 − 9 · 0.25|)^20 > 10; 0.05 of 0.2 is a quarter.
+    # With a step from 0.25 on, the error grows more than tenfold, as |1 − 9 · 0.25|^20 > 10. These steps are the upper
+    # quarter of the range from 0.1 to 0.3.
     assert line.endswith("eta = 0.25, at 0.25")
     return folder / "whole"
 
@@ -76,7 +77,7 @@ def test_the_best_step_of_descent_on_a_quadratic_is_two_by_the_sum_of_its_curvat
 
 
 def test_momentum_gets_a_best_step_of_its_own(whole: Path) -> None:
-    """The largest root of z² − (1 + β − ηλ) z + β over λ = 1, 9 is least where the larger curvature is still damped."""
+    """The best step minimizes the largest root of z² − (1 + β − ηλ) z + β over the curvatures λ = 1 and 9."""
 
     def factor(eta: float, beta: float = 0.25) -> float:
         sums = [1 + beta - eta * curvature for curvature in (1.0, 9.0)]
@@ -98,7 +99,7 @@ def test_each_rung_has_the_better_half_and_new_seeds(whole: Path) -> None:
 
 
 def test_a_killed_tuning_goes_on_to_the_same_files(whole: Path, tmp_path: Path) -> None:
-    """A killed tuning leaves some finished runs, and no results."""
+    """A killed tuning leaves some complete runs and no result files; it is resumed, and repeats no complete run."""
     shutil.copytree(whole, tmp_path / "again")
     for name in ("tuning.csv", "tuned.json"):
         (tmp_path / "again" / name).unlink()
@@ -114,7 +115,7 @@ def test_a_killed_tuning_goes_on_to_the_same_files(whole: Path, tmp_path: Path) 
 @pytest.mark.slow
 @posix
 def test_killed_by_the_system_it_goes_on_to_the_same_files(whole: Path, tmp_path: Path) -> None:
-    """One process continues with the results of two."""
+    """The tuning is started with two processes, killed, and resumed with one."""
     words = [*WHOLE, "--jobs", "2", "--out", "killed"]
     process = started(words, tmp_path)
     while len([*(tmp_path / "killed" / "runs").glob("*/run.json")]) < 10:
@@ -182,7 +183,7 @@ def test_what_cannot_be_tuned_ends_in_one_line(tmp_path: Path) -> None:
 
 
 def used(folder: Path, method: str) -> dict[str, Any]:
-    """Return the parameters that a method ran with, from settings.json."""
+    """Return the parameters that a method used, from settings.json."""
     found: dict[str, Any] = json.loads((folder / "settings.json").read_text())["methods"][method]
     return found
 
@@ -213,7 +214,7 @@ def test_values_that_flags_have_are_tuned_apart_and_each_point_of_a_sweep_takes_
         for remedy in ("none", "running-sums")
         for loss in (0.0, 0.3)
     }
-    # Each condition gets its own best value.
+    # Change the file so that each condition has a different best value.
     kept = json.loads((tmp_path / "tuned" / "tuned.json").read_text())
     for number, each in enumerate(kept["best"]):
         each["values"] = {"rho": (number + 1) / 100}
@@ -242,7 +243,7 @@ def test_a_run_takes_what_was_tuned_for_its_condition_and_set_goes_before_it(who
     words = ("run", QUADRATIC, "--settings", str(whole / "tuned.json"), "--set", "problem.scale=1,2", "--rounds", "10")
     said = good(*words, "--set", "momentum.eta=0.1", "--out", "run", cwd=tmp_path)
     runs = pd.read_csv(tmp_path / "run" / "runs.csv").set_index(["problem.scale", "method"])
-    # Both elements of descent shrink by |1 − 0.2| = |1 − 1.8| = 0.8.
+    # For curvatures 1 and 9, descent multiplies both elements by |1 − 0.2| = |1 − 1.8| = 0.8.
     assert runs.loc[(2.0, "descent"), "error"] == pytest.approx(2 * 0.8**10, rel=1e-9)
     good("run", QUADRATIC, "--set", "momentum.eta=0.1", "--rounds", "10", "--out", "plain", cwd=tmp_path)
     plain = pd.read_csv(tmp_path / "plain" / "runs.csv").set_index("method")
@@ -381,7 +382,7 @@ def test_a_list_is_an_answer(words: list[str], tmp_path: Path) -> None:
     assert "CHOCO.coder.bits=4" in lines
     assert "DKLA.rho=0.01" in lines
     assert not any(tmp_path.iterdir())
-    # Each line is a valid value of --set.
+    # Each line must be a valid value of --set.
     find_study("coke").execute(set=",".join(lines), algorithms="CHOCO,DKLA", agents=4, rounds=2, features=4)
 
 

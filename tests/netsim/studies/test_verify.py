@@ -263,7 +263,7 @@ def traced(tmp_path: Path) -> Path:
 
 
 def change_trace(folder: Path, **changes: Callable[[Any], None]) -> None:
-    """Change parts of the trace, and rewrite it as valid."""
+    """Change parts of the trace, and rewrite it with valid checksums."""
     with np.load(folder / NAME) as file:
         parts = {name: file[name].copy() for name in file.files}
     for name, change in changes.items():

@@ -1,4 +1,4 @@
-"""Received frames as arrays, and the copies of neighbours' states."""
+"""Received frames as arrays, and copies of the neighbours' states."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def frame(sender: Any, payload: Any, kind: str = "state", round: int = 1) -> Fra
 
 
 class Hearer(Agent):
-    """Broadcasts its vector in each round and stores received ones."""
+    """Broadcasts its vector in each round, and stores the vectors that it receives."""
 
     def __init__(self, payload: Any) -> None:
         self.payload = payload

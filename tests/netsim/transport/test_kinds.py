@@ -20,7 +20,7 @@ NAMES = ("temperature-reading", "d", "state")
 
 
 class Mixed(Agent):
-    """Broadcasts and sends numbers, arrays and lists of all kinds, and sends requests to its neighbours."""
+    """Broadcasts and sends numbers, arrays and lists of all kinds; sends requests to its neighbours."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[Any, ...]] = []
@@ -42,7 +42,7 @@ def made(kinds: Sequence[str], **settings: Any) -> Run:
 
 
 def payload_bits(run: Run) -> dict[str, int]:
-    """Return the payload bits of the agents' own messages; retransmissions carry whole frames."""
+    """Return the payload bits of the agents' own messages, without retransmissions, whose payload is a whole frame."""
     bits = run.ledger.senders_table().groupby("kind")["payload_bits"].sum().to_dict()
     return {kind: bits[kind] for kind in (*NAMES, "never announced")}
 
@@ -109,7 +109,7 @@ def test_a_flipped_bit_may_make_another_known_kind_and_no_other_number() -> None
 
     link = Link(corrupt=1.0, crc=False)
     Network(topology.path(2), link, kinds=NAMES).run({0: Actor(talk), 1: Actor(hear)}, until=50)
-    # One flipped bit turns kind 1 into 0 or 3, 5, 9, …; of these only 0 is known.
+    # A flipped bit changes kind 1 to 0 or to 3, 5, 9, …. Of these, only 0 is a known kind.
     assert {"d", "temperature-reading"} <= set(heard) <= {*NAMES}
     assert "state" not in heard
 

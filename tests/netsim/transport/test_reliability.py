@@ -1,4 +1,4 @@
-"""Reliable links: lost frames are sent again, after a timeout or on request, and everything is counted."""
+"""Reliable links: lost frames are resent, after a timeout or on request, and all transmissions are counted."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ ROUNDS = 200
 
 
 class Speaks(Agent):
-    """Broadcasts each round's number; records received frames with their times."""
+    """Broadcasts the number of each round, and records received frames with their times."""
 
     def __init__(self, rounds: int = ROUNDS) -> None:
         self.count = rounds

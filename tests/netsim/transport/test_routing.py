@@ -1,4 +1,4 @@
-"""Messages over several links: routes against networkx, times and bits against closed forms, and conservation."""
+"""Messages over several links: routes against networkx, times and bits against closed forms, and frame conservation."""
 
 import asyncio
 import math
@@ -75,7 +75,7 @@ def test_tables_say_the_way() -> None:
 
 
 def bits_of(kind: str, sender: int, origin: int, destination: int, hops: int, payload: Any) -> int:
-    """Return the bits of a frame that carries another one, by the format in docs/links.md."""
+    """Return the bits of a frame that carries another frame, in the format described in docs/links.md."""
     inner = msgpack.packb([kind, origin, 0, payload])
     return 8 * len(
         msgpack.packb([kind, sender, 0, msgpack.ExtType(15, msgpack.packb([destination, hops, False]) + inner)])
@@ -84,7 +84,7 @@ def bits_of(kind: str, sender: int, origin: int, destination: int, hops: int, pa
 
 @every(("hops", "mtu"), [(2, None), (5, None), (5, 16)])
 def test_time_and_bits_over_several_links_are_sums(hops: int, mtu: int | None) -> None:
-    """Store and forward: h·(bits/rate + latency), with the bits of each hop charged to its sender."""
+    """Store and forward takes h·(bits/rate + latency) for h hops; each hop's bits are charged to its sender."""
     link = Link(latency=0.25, rate=8000, mtu=mtu, header_bits=24)
     run = carried(topology.path(hops + 1), {0: [(0.0, hops, "far", 1.5)]}, link)
     frames = [bits_of("far", sender, 0, hops, hops - 1 - sender, 1.5) for sender in range(hops)]
@@ -152,7 +152,7 @@ def test_requests_and_replies_travel_over_several_links() -> None:
 
 
 def test_late_is_judged_by_the_agent_for_which_the_message_is() -> None:
-    """A server without rounds receives frames that are late for agents in rounds, even if forwarders have rounds."""
+    """A server outside rounds receives frames that are late for agents in rounds, even if forwarders are in rounds."""
 
     class InRounds(Agent):
         def __init__(self) -> None:
@@ -221,7 +221,7 @@ def test_a_message_crosses_no_more_links_than_the_limit() -> None:
 
 
 def test_each_link_acknowledges_for_itself() -> None:
-    """Over lossy links with acknowledgements every message arrives once, over any number of hops."""
+    """Over lossy links with acknowledgements, every message arrives exactly once, over any number of hops."""
     plan: Plan = [(0.5 * t, 4, "m", t) for t in range(60)]
     for way in ("ack", "nack"):
         link = Link(latency=0.01, loss=0.3, reliability=way)

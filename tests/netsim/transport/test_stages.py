@@ -1,7 +1,7 @@
 """The compiled stages of links equal the Python stages that define them, to the last bit.
 
-`tests/netsim/test_network_fuzz.py` compares whole runs in two processes; here one process runs both, which allows many
-more cases.
+`tests/netsim/test_network_fuzz.py` compares whole runs in two processes. Here one process runs both twins, which
+allows many more cases.
 """
 
 import math
@@ -102,7 +102,7 @@ def test_a_path_is_its_twin(seed: int) -> None:
 
 
 def pick_loss(rng: np.random.Generator) -> Any:
-    """Return a loss model of any kind, with memory more often than not."""
+    """Return a random loss model, which usually has memory."""
     burst, slot = float(rng.choice([1, 1.5, 3, 30])), float(rng.choice([0.01, 0.3, 1, 7]))
     kinds = [
         a_loss(rng),
@@ -129,7 +129,7 @@ def test_a_frame_that_never_leaves_is_in_the_last_slot() -> None:
 
 
 class RatedCase(Case):
-    """A random network whose links all have rates or queues, bursts and duplicates."""
+    """A random network in which every link has a rate or a queue; bursts and duplicates occur."""
 
     @staticmethod
     def network_of(rng: np.random.Generator) -> Network:
@@ -140,7 +140,7 @@ class RatedCase(Case):
         for pair in network.links:
             own = port if kept else at_the_sender(rng, period)
             network.links[pair] = Link(**own | on_the_way(rng, period))
-        # The rate of a link with a budget cannot change.
+        # LinkChange refuses to change the rate of a link that has a budget, so such faults are left out.
         all_rated = all(link.budget is None for link in (network.link, *network.links.values()))
         network.faults = Faults(each for each in network.faults if all_rated or getattr(each, "rate", None) is None)
         return network
@@ -180,7 +180,7 @@ def test_reliable_links_end_the_same_with_the_twins(first: int) -> None:
 
 
 class EveryThird:
-    """Loses each third frame; a loss model of a user."""
+    """A user-defined loss model that loses every third frame."""
 
     mean = 1 / 3
 
@@ -196,7 +196,7 @@ class EveryThird:
 
 
 class Steps:
-    """Delays in steps of a quarter; a latency model of a user."""
+    """A user-defined latency model whose delays are multiples of a quarter."""
 
     fixed = None
 
@@ -205,7 +205,7 @@ class Steps:
 
 
 class Slower:
-    """A rate that falls with each frame; a rate model of a user."""
+    """A user-defined rate model whose rate decreases with each frame."""
 
     mean = 1000.0
 
@@ -221,7 +221,7 @@ class Slower:
 
 
 class Failing(Slower):
-    """A rate that fails at the third frame."""
+    """A rate model that raises an error at the third frame."""
 
     def on_port(self) -> Leave:
         count = 0
@@ -237,7 +237,7 @@ class Failing(Slower):
 
 
 def talked(link: Link) -> tuple[Any, ...]:
-    """Return the results of a run in which an agent sends frames of many sizes to each of two neighbours."""
+    """Return the results of a run in which one agent sends frames of many sizes to two neighbours."""
     frames = [(0.1 * number, sized(100 + 50 * (number % 5))) for number in range(40)]
     run = Network(topology.star(3), link, seed=3).run({0: Talker(frames), 1: Listener(), 2: Listener()}, trace=True)
     assert run.trace is not None

@@ -16,11 +16,11 @@ from netsim.transport.stages import Transmitter
 from tests.parts import every
 
 Frames = list[tuple[Fraction, int]]
-"""(time in seconds, bytes), in order of time."""
+"""The (time in seconds, size in bytes) of each frame, in order of time."""
 
 
 class Plain:
-    """A transmitter written from docs/links.md, which recomputes everything from its history."""
+    """A transmitter written from docs/links.md that recomputes everything from its history at each frame."""
 
     def __init__(self, link: Link, period: Fraction) -> None:
         self.link, self.period = link, period
@@ -82,7 +82,7 @@ class Plain:
 
 
 def random_link(rng: random.Random, per: str | None, over: str) -> Link:
-    """Return a link of whole numbers, so that rounding never changes an order."""
+    """Return a link with integer settings, so that rounding never changes the order of events."""
     budget = None
     if per is not None:
         burst = rng.choice((None, 400, 1000, 4000)) if per == "second" else None

@@ -1,4 +1,4 @@
-"""The elements of coded arrays, packed in one pass or several, equal these formulas in numpy."""
+"""The elements of coded arrays, packed in one or several passes, equal the formulas computed here with numpy."""
 
 import math
 from typing import Any
@@ -44,7 +44,7 @@ def bits_of(integers: Array, bits: int) -> bytes:
 
 
 def cells_of(h: Array, low: float, high: float, bits: int) -> Array:
-    """Return ⌊(h − u)/Δ⌋, within the range."""
+    """Return the cell number ⌊(h − u)/Δ⌋ of each element, clipped to the range; u is its low end, Δ the step."""
     step = (high - low) / 2**bits or 1.0
     return np.clip(np.floor((np.clip(h, low, high) - low) / step), 0, 2**bits - 1).astype(int)
 
@@ -53,7 +53,7 @@ def cells_of(h: Array, low: float, high: float, bits: int) -> Array:
 def test_uniform_sends_the_cells_of_the_messages_range_and_decodes_their_middles(bits: int) -> None:
     for h in arrays(15):
         coded = Uniform(bits).encode(h)
-        # The smallest float32 that is not below the largest magnitude.
+        # The range is the smallest float32 that is not below the largest magnitude.
         largest = np.abs(h).max(initial=0.0)
         reach = np.float32(largest)
         reach = float(reach if float(reach) >= largest else np.nextafter(reach, np.float32(np.inf)))

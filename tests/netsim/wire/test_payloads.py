@@ -1,4 +1,4 @@
-"""Payloads of other libraries: their arrays, bfloat16, and classes that a user registers."""
+"""Payloads of other libraries: their arrays, bfloat16, and classes registered by users."""
 
 import sys
 from collections import OrderedDict
@@ -23,7 +23,7 @@ from tests.parts import only_with
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    """Unregister the types that a test registers."""
+    """Unregister the types that a test has registered."""
     before = dict(room._packing), dict(room._unpacking)
     yield
     for now, then in zip((room._packing, room._unpacking), before, strict=True):
@@ -32,7 +32,7 @@ def registered() -> Iterator[None]:
 
 
 class Tensor:
-    """Another library's array on some device; only the CPU can be read."""
+    """Another library's array on some device; only an array on the CPU can be read."""
 
     def __init__(self, values: Any, device: tuple[int, int] = (1, 0)) -> None:
         self.values, self.device = np.asarray(values), device
@@ -49,7 +49,7 @@ class Tensor:
 
 
 class OnlyDLPack:
-    """An array that supports only DLPack."""
+    """An array that supports no protocol but DLPack."""
 
     def __init__(self, values: NDArray[Any]) -> None:
         self.values = values
@@ -73,7 +73,7 @@ class Point(NamedTuple):
 
 
 class Talker(Agent):
-    """Broadcasts a payload, modifies it, and stores what it hears."""
+    """Broadcasts a payload, modifies it, and stores the payloads that it receives."""
 
     def __init__(self, payload: Any, change: Any = None) -> None:
         self.payload, self.change = payload, change
@@ -88,7 +88,7 @@ class Talker(Agent):
 
 
 def exchanged(payload: Any, change: Any = None, link: Link | None = None) -> tuple[list[Any], Any]:
-    """Return an agent's payload as received by its two neighbours, and the run."""
+    """Return an agent's payload as its two neighbours receive it, and the run."""
     agents = {0: Talker(payload, change), 1: Talker(None), 2: Talker(None)}
     run = Network(topology.star(3), link or Link(), seed=1).run(agents)
     return [agents[1].heard[0], agents[2].heard[0]], run
@@ -104,7 +104,7 @@ def test_short_values_count_their_encoded_length() -> None:
     texts = [letter * count for letter in "a\x7fä€" for count in (0, 1, 8, 15, 16, 31, 32, 33, 300)]
     for value in [*numbers, *texts, True, False, None, 2**64 - 1]:
         assert payload_bits(value) == payload_bits([value]) == 8 * len(encode(value)), value
-    # Equal values of different types have different sizes.
+    # Values that are equal but have different types have different sizes.
     assert [payload_bits(value) for value in (1, 1.0, True, np.float32(1), 1j)] == [8, 64, 8, 32, 8 * len(encode(1j))]
     for value in (2**64, -(2**63) - 1, "\ud800"):
         with pytest.raises(WireError):
@@ -138,7 +138,7 @@ def test_a_tree_of_them_arrives_with_every_bit_and_counts_each() -> None:
         assert same(heard["layers"][0]["bias"], np.zeros(3, np.float16))
         assert same(heard["layers"][1][0], np.array([1, 2]))
     own = {"layers": [{"weight": np.ones((2, 3), np.float32), "bias": np.zeros(3, np.float16)}, (np.array([1, 2]), 5)]}
-    # The two neighbours send None, which has 8 bits.
+    # Each of the two neighbours sends None, which has 8 bits.
     assert run.ledger.payload_bits == exchanged(own)[1].ledger.payload_bits == payload_bits(tree) + 16
     assert run.trace_hash == exchanged(own)[1].trace_hash
 
@@ -276,7 +276,7 @@ def test_an_object_of_a_registered_class_arrives() -> None:
     assert found[0][0] is not found[1][0], "a receiver may change its own"
     content = [np.arange(3.0), "of mine"]
     assert payload_bits(model) == payload_bits(content)
-    # A head of three bytes, and the name as msgpack encodes it.
+    # The head has three bytes, and is followed by the name in msgpack's encoding.
     assert len(encode(model)) == 3 + len(encode("m")) + len(encode(content))
     assert encode(model)[2:5] == bytes([12]) + encode("m")
     assert exchanged([content, 1])[1].ledger.payload_bits == run.ledger.payload_bits
@@ -384,7 +384,7 @@ def test_hostile_bytes_of_a_name_end_in_an_error() -> None:
 
 @only_with("jax")
 def test_trees_of_jax_arrive() -> None:
-    # In a new process, because JAX conflicts with the processes that other tests fork.
+    # JAX conflicts with forking, which other tests do, so it is used in a separate process.
     python(
         """
         import jax, numpy as np, pytest

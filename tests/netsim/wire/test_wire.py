@@ -1,4 +1,4 @@
-"""Payloads and frames as bytes: encoding, refusals, and hostile bytes."""
+"""Payloads and frames as bytes: encoding, refused values, and hostile bytes."""
 
 import asyncio
 import collections
@@ -90,7 +90,7 @@ class Array(np.ndarray):
 
 
 def subclass(kind: type, *arguments: Any) -> Any:
-    """An instance of a class derived from an encodable type."""
+    """Return an instance of a class that is derived from an encodable type."""
     return type(f"Own{kind.__name__}", (kind,), {})(*arguments)
 
 
@@ -167,7 +167,7 @@ circle.append(circle)
 )
 @every("wrap", [lambda x: x, lambda x: [x], lambda x: {"k": (x,)}])
 def test_what_cannot_travel_is_refused_in_one_line(value: Any, wrap: Any) -> None:
-    # An invalid quantized vector raises its own message.
+    # An invalid quantized vector raises an error with a message of its own.
     message = r"^(cannot encode|no (coded array|\w+ quantized vector)|\d+ bytes cannot hold)[^\n]*$"
     with pytest.raises(WireError, match=message):
         encode(wrap(value))
@@ -336,7 +336,7 @@ def test_what_decodes_also_encodes(name: str, depth: int) -> None:
     data = b"\x07"
     for _ in range(depth):
         data = {"list": b"\x91" + data, "dict": b"\x81\x01" + data, "tuple": tuple_of(b"\x91" + data)}[name]
-    if depth <= MOST_NESTED + 1:  # The frame itself is one level.
+    if depth <= MOST_NESTED + 1:  # The frame itself counts as one level.
         assert same(decode(encode(decode(data))), decode(data))
     else:
         with pytest.raises(WireError, match="nested deeper than 32"):

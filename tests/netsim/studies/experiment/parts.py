@@ -1,4 +1,4 @@
-"""Small parts of experiments for the tests."""
+"""Small problems, agents and methods that the tests use in experiments."""
 
 import json
 
@@ -25,7 +25,7 @@ def small(**more):
 
 
 class Counts(netsim.Agent):
-    """Counts to its number of rounds."""
+    """Counts its rounds until their number is reached."""
 
     def __init__(self, rounds, step=1):
         self.number, self.step, self.total = rounds, step, 0
@@ -51,7 +51,7 @@ def counting(**more):
 
 
 def tuned_file(path, best, spent=(100, 101), **given):
-    """Write chosen values, as (condition, values) pairs, as `netsim tune` does, and return the file's name."""
+    """Write chosen values, given as (condition, values) pairs, in the format of `netsim tune`; return the name."""
     kept = [{"condition": [f"{name}={each}" for name, each in when.items()], "values": values} for when, values in best]
     methods = [*dict.fromkeys(when["method"] for when, _ in best)]
     over = {name: {"eta": "0.1:0.3"} for name in methods}

@@ -1,4 +1,4 @@
-"""Experiments of files on the command line: run, sweep, tune, show, pack and verify."""
+"""Experiments in files, on the command line: run, sweep, tune, show, pack and verify."""
 
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def netsim(*words: str, status: int = 0) -> None:
-    """Run a command in this process."""
+    """Run the command in this process."""
     assert (cli.app([*words], standalone_mode=False, prog_name="netsim") or 0) == status
 
 

@@ -1,4 +1,4 @@
-"""A cell's key depends on its content alone: whatever changes a result changes the key, and nothing else does."""
+"""A cell's key depends only on its content: everything that changes a result changes the key, and nothing else does."""
 
 import functools
 import importlib
@@ -38,7 +38,7 @@ def same(one: Any, other: Any) -> bool:
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that writes a user's module and imports it anew, replacing an earlier one."""
+    """Return a function that writes a user's module and imports it, replacing an earlier version."""
     monkeypatch.syspath_prepend(tmp_path)
     names = []
 
@@ -128,7 +128,7 @@ def agents_with_a_property(value: int) -> type[netsim.Agent]:
 
 
 class Factor:
-    """A decorator with a parameter."""
+    """A decorator that takes a parameter."""
 
     def __init__(self, function: Callable[[Any], Any], factor: float) -> None:
         self.factor = factor
@@ -289,7 +289,7 @@ def test_two_parts_that_differ_have_two_contents(name: str) -> None:
 
 
 def test_agents_may_hear_in_the_order_of_their_graph() -> None:
-    """Graphs with equal edges in another order differ: sums may differ in their last digits, as here."""
+    """Graphs with the same edges in another order differ, because sums may differ in their last digits."""
     one, two = other_order()
     assert {*one.edges} == {*two.edges}
     assert list(one[2]) != list(two[2])

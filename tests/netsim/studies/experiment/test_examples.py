@@ -1,4 +1,4 @@
-"""Scripts of docs/examples that are experiments find what their pages say, with fewer seeds."""
+"""Experiment scripts in docs/examples give the results stated on their pages, here with fewer seeds."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""An experiment's folder is complete and never stale, whatever happens to it."""
+"""An experiment's folder is always complete and up to date, whatever interrupts or changes it."""
 
 import errno
 import json
@@ -31,13 +31,13 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="no process groups or
 
 
 def tables(folder: Path) -> dict[str, bytes]:
-    """Return the tables of a folder: each cell's rounds, and all runs."""
+    """Return a folder's tables: the rounds of each cell, and the table of all runs."""
     cells = {f"{path.parent.name}/rounds.csv": path.read_bytes() for path in folder.glob("runs/*/rounds.csv")}
     return cells | {"runs.csv": (folder / "runs.csv").read_bytes()}
 
 
 def entries(folder: Path) -> set[str]:
-    """Return the entries of a folder, which must include nothing temporary."""
+    """Return the names in a folder, among which there must be no temporary files."""
     return {path.name for path in folder.iterdir()}
 
 
@@ -441,7 +441,7 @@ def started(folder: Path, jobs: int) -> "subprocess.Popen[bytes]":
 
 
 def ended(process: "subprocess.Popen[bytes]") -> tuple[int, str]:
-    """Return a process's status, and the last line of its stderr."""
+    """Return the exit status of a process, and the last line of its stderr."""
     _, error = process.communicate(timeout=120)
     return process.returncode, (error.decode().splitlines() or [""])[-1]
 
@@ -522,14 +522,14 @@ def test_of_two_runs_into_one_folder_the_second_is_refused_in_one_line(tmp_path:
 @posix
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_system_that_refuses_to_write_is_told_in_one_line(jobs: int, tmp_path: Path) -> None:
-    # Without bytecode: other processes would read a file cut off at the limit.
+    # Writing bytecode is disabled, because the size limit would truncate it, and other processes would read it.
     unwritten = "import os, resource, sys; os.environ['PYTHONDONTWRITEBYTECODE'] = '1'; sys.dont_write_bytecode = True"
     script = f"{unwritten}; resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))\n" + SCRIPT.format(root=str(ROOT))
     (tmp_path / "limited.py").write_text(script)
     words = [sys.executable, "limited.py", "out", str(jobs)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    # joblib's own process may afterwards warn of files that it could not remove.
+    # joblib's process may later warn about files that it could not remove, so this may not be the last line.
     line = "could not be written (File too large); what is done is whole, and the same run goes on"
     assert any(each.endswith(line) for each in done.stderr.splitlines())
     assert ended(started(tmp_path, 1)) == (0, "")
@@ -576,7 +576,7 @@ else:
 
 @pytest.mark.slow
 def test_a_scripts_own_class_with_scheduled_fields_runs_in_workers(tmp_path: Path) -> None:
-    """A script run directly, in workers or not, and by the command, finds the others' results."""
+    """A script finds existing results however it runs: directly, with or without workers, and by the command."""
 
     def printed(jobs: int) -> str:
         words = [sys.executable, "mine.py", "out", str(jobs)]

@@ -1,4 +1,4 @@
-"""Every cell has a row with its outcome, whatever happened to it."""
+"""Every cell has a row with an outcome, however its run ended."""
 
 import asyncio
 import math
@@ -27,7 +27,7 @@ GOOD = Method(DPSGD, eta=0.1)
 
 
 class Fails(DPSGD):
-    """Raises in its third round."""
+    """Raises an error in its third round."""
 
     def local_step(self) -> Any:
         self.taken = getattr(self, "taken", 0) + 1
@@ -66,7 +66,7 @@ def row_of(results: Any, method: str = "bad", seed: int = 0) -> dict[str, Any]:
 
 
 def fails_for(*seeds: int) -> Any:
-    """Return a problem that cannot be made for some seeds."""
+    """Return a problem whose creation fails for some seeds."""
 
     def problem(seed: int) -> Any:
         if seed in seeds:
@@ -295,7 +295,7 @@ def test_what_is_no_seed_is_refused(seeds: Any) -> None:
 
 
 def test_a_setting_and_a_measure_of_one_name_are_two_columns_also_where_a_run_failed() -> None:
-    """A failed run has no measures: its setting must not appear in the column of a measure of the same name."""
+    """A failed run has no measures, so its setting must not fill the column of a measure with the same name."""
     results = small(
         problem=fails_for(1),
         methods={"bad": GOOD},
@@ -315,7 +315,7 @@ def test_two_methods_of_one_content_have_a_row_each() -> None:
 
 
 class Draws:
-    """A cost whose gradient draws random numbers."""
+    """A cost whose gradient uses random numbers."""
 
     size = 3
 

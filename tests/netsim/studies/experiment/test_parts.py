@@ -1,4 +1,4 @@
-"""The parts of an experiment, and paths into them."""
+"""The components of an experiment, and the dotted paths that name their settings."""
 
 import inspect
 import pickle
@@ -216,7 +216,7 @@ FIT = [
 
 
 def learners() -> list[str]:
-    """Return the names of all algorithms that take a cost."""
+    """Return the names of all algorithms that need a cost."""
     kinds = {name: getattr(agents, name) for name in agents.__all__}
     return [
         name
@@ -226,7 +226,7 @@ def learners() -> list[str]:
 
 
 def steps_of(kind: Any) -> dict[str, float]:
-    """Return the steps that a class requires."""
+    """Return values for the step sizes that a class requires."""
     required = [
         name for name in inspect.signature(kind).parameters if default_of(kind, name) is inspect.Parameter.empty
     ]
@@ -234,7 +234,7 @@ def steps_of(kind: Any) -> dict[str, float]:
 
 
 class Halves(Coder):
-    """Sends half precision, by a user-defined coder."""
+    """A user-defined coder that sends numbers in half precision."""
 
     def __init__(self, kind: str = "float16") -> None:
         self.kind = kind
@@ -246,7 +246,7 @@ class Halves(Coder):
 def test_every_method_that_fits_runs_on_a_problem_network_and_loss_of_ones_own() -> None:
     @dataclass(frozen=True)
     class Every:
-        """Loses every third frame."""
+        """A loss model that loses every third frame."""
 
         mean: float = 1 / 3
 

@@ -1,4 +1,4 @@
-"""An experiment's report and its paragraph for a paper: they agree with the tables, and omit nothing."""
+"""An experiment's report and its paragraph for a paper agree with the tables and omit nothing."""
 
 import html
 import json
@@ -47,7 +47,7 @@ def page(results: Results) -> str:
 
 
 def rows(page: str, heading: str) -> list[list[str]]:
-    """Return the cells of the table under a heading with a given start, without its first line."""
+    """Return the table below a heading that starts with ``heading``: the cells of each row except the first."""
     (found,) = re.findall(rf"<h2>{re.escape(heading)}[^<]*</h2>.*?<table>(.*?)</table>", page, re.DOTALL)
     lines = re.findall(r"<tr>(<td>.*?)</tr>", found)
     return [[html.unescape(cell) for cell in re.findall(r"<td>(.*?)</td>", line)] for line in lines]

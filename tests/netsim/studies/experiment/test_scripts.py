@@ -1,4 +1,4 @@
-"""The scripts of docs/experiments, shortened, run from the command line and print what the docs show."""
+"""The scripts of docs/experiments, shortened: they run from the command line and print what the docs show."""
 
 import json
 import re
@@ -119,7 +119,7 @@ def test_inputs_of_a_folder_repeat_its_cells(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "first" / "inputs", tmp_path / "elsewhere")
     run(tmp_path / "elsewhere" / "paper.py", *flags, out=tmp_path / "second")
     assert keys(tmp_path / "first") == keys(tmp_path / "second")
-    # With other data, all runs differ.
+    # With changed data, the keys of all runs change.
     table = tmp_path / "elsewhere" / "field.csv"
     table.write_text(table.read_text().replace("\n0,", "\n0,0", 1))
     run(tmp_path / "elsewhere" / "paper.py", *flags, out=tmp_path / "third")

@@ -1,4 +1,4 @@
-"""Summaries and comparisons count every run, and have their stated error rates even if runs die."""
+"""Summaries and comparisons count every run, and keep their stated error rates even if runs die."""
 
 import math
 from typing import Any
@@ -79,10 +79,9 @@ def test_a_summary_by_hand() -> None:
     assert half["median_gap"] == math.inf
     assert (dead["median_gap"], dead["median_low"]) == (math.inf, math.inf)
     assert (dead["survival_low"], dead["survival_high"]) == pytest.approx((0.0, 0.4593), abs=5e-5)
-    # The best method is among those with most survivors, whatever the others' medians.
+    # Only methods with the most surviving runs can be best, whatever the medians of the others.
     assert whole["verdict"] == "best"
-    # No method that survives less often ties with one that survives more often, even if the sign test finds no
-    # difference.
+    # A method with fewer surviving runs never ties with one that has more, even if the sign test finds no difference.
     assert [each["verdict"] for each in (dying, half, dead)] == [""] * 3
 
 
@@ -121,7 +120,7 @@ def test_a_comparison_by_hand() -> None:
     }
     table = results(rows).versus("ref")
     a, b = row(table, "a"), row(table, "b")
-    # Better: seeds 0, 1, 4, 7; worse: 2, 6; equal: 3, and 5, where both died.
+    # Method a is better in seeds 0, 1, 4, 7, worse in 2 and 6, equal in 3, and in 5, where both runs died.
     assert (a["better"], a["worse"], a["equal"]) == (4, 2, 2)
     assert a["p"] == pytest.approx(2 * binom.cdf(2, 6, 0.5))
     assert (b["better"], b["worse"], b["equal"]) == (8, 0, 0)
@@ -172,7 +171,7 @@ def test_conditions_are_not_mixed() -> None:
 def test_the_interval_of_a_median_covers_it_as_often_as_it_says_and_is_the_narrowest() -> None:
     for count in range(6, 60):
         low, high = confidence(np.arange(1.0, count + 1.0), of="median")
-        # The number of values below the median is binomial; both ends may be the median.
+        # The number of values below the median is binomial; each end of the interval may equal the median.
         below = binom(count, 0.5)
         assert below.cdf(high - 1) - below.cdf(low - 1) >= 0.95, count
         assert below.cdf(high - 2) - below.cdf(low) < 0.95, count
@@ -227,7 +226,7 @@ def test_the_summary_covers_what_its_parts_do() -> None:
 
 @pytest.mark.slow
 def test_a_real_difference_is_found() -> None:
-    """The checks above would also pass for a test that never finds a difference."""
+    """The tests above would also accept a comparison that never finds a difference."""
     rng, found = np.random.default_rng(6), 0
     for _ in range(100):
         one, two = drawn(rng, (1, 12), 0.1)[0], 20 * drawn(rng, (1, 12), 0.1)[0]

@@ -160,7 +160,7 @@ def test_problems_and_networks_that_have_names_are_named() -> None:
 
 
 class Counting(netsim.Agent):
-    """Counts its rounds."""
+    """Counts the rounds in which it takes part."""
 
     total = 0
 

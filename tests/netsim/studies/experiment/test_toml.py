@@ -155,7 +155,7 @@ def keys(found: ExperimentFile, made: Experiment | None = None) -> dict[tuple[st
 
 
 def test_cells_are_those_of_the_same_experiment_in_python() -> None:
-    # Python's graph is a lambda, so its key differs from that of random_geometric.
+    # In Python the graph is a lambda, so its key differs from that of ``random_geometric`` in TOML.
     python, toml = keys(found_in("own.py")), keys(found_in("own.toml"))
     assert {*map(frozenset, python)} == {*map(frozenset, toml)}
     ours = {frozenset(name): key for name, key in python.items() if "network=drawn" not in name}

@@ -1,4 +1,4 @@
-"""Tuning: trials, survivors first, validation on separate seeds, and the notes on the choice."""
+"""Tuning: trials, survivors before others, validation on separate seeds, and notes on the choice."""
 
 import json
 import math
@@ -21,7 +21,7 @@ SHORT: dict[str, Any] = {"seeds": [100], "validation": [200, 201]}
 
 
 def scored(value: Any) -> Any:
-    """Return an experiment of one method with a parameter ``step``, whose error is ``value(step, seed)``."""
+    """Return an experiment with one method and its parameter ``step``; the error is ``value(step, seed)``."""
 
     class Scores(Counts):
         seed = 0

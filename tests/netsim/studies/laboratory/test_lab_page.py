@@ -1,4 +1,4 @@
-"""The lab in a real browser: a click starts a branch, and its command repeats the branch to the byte."""
+"""The lab in a real browser: a click starts a branch, and its command reproduces the branch exactly."""
 
 import json
 import shlex
@@ -41,7 +41,7 @@ def click(page: chromium.Page, place: str) -> None:
 
 
 def shown(page: chromium.Page, number: int) -> None:
-    """Wait until a branch is shown."""
+    """Wait until the page shows the branch."""
     is_done = f"lab.branch && lab.branch.number === {number} && lab.branch.state === 'done'"
     until(page, f"{is_done} && lab.loaded.startsWith('{number} ')")
 
@@ -69,7 +69,7 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one vi
     assert "Agent 1 " in browser.run("document.querySelector('.lab-menu').textContent")
     browser.press("c", "c")
     shown(browser, 1)
-    # The parent is shown beside the branch, on the same clock, until its button is pressed again.
+    # The parent is shown beside its branch, with the same clock, until the button is pressed again.
     branches = "[...document.querySelectorAll('.branch')].map((each) => each.textContent)"
     until(browser, f"{branches}.length === 2")
     assert browser.run(branches)[1] == "B · main run"
@@ -78,10 +78,10 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one vi
     until(browser, f"{branches}.length === 0")
     browser.run("document.querySelector('.lab-beside').click()")
     until(browser, f"{branches}.length === 2")
-    # The branch continues from there; up to there it equals its parent.
+    # The branch continues from the fault; until then it equals its parent.
     until(browser, "replay.state().time > 0.055")
     assert browser.run("lab.branch.at").endswith(" crash 1")
-    # Events seen before the branch have happened, and later ones have not.
+    # The branch starts after the last event that was visible, and before the next one.
     assert 0.05 <= float(browser.run("lab.branch.at").split()[0]) < 0.053
     # The download button saves the page.
     browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
@@ -92,21 +92,21 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one vi
         assert time.monotonic() < deadline, list(tmp_path.iterdir())
         time.sleep(0.05)
     exec(compile(saved[0].read_text(), "saved", "exec"), {})
-    # Branches are selected by the numbers on their cards.
+    # A key with a branch's number selects the branch; the number is on its card.
     numbers = "[...document.querySelectorAll('.lab-card kbd')].map((each) => each.textContent)"
     assert browser.run(numbers) == ["0", "1"]
     browser.press("0", "0")
     shown(browser, 0)
     browser.press("1", "1")
     shown(browser, 1)
-    # The parent lacks the fault: another fault at the same instant starts a sibling branch.
+    # The parent lacks the fault, so another fault at the same instant starts a sibling branch.
     browser.press("0", "0")
     shown(browser, 0)
     browser.run("replay.pause(); replay.seek(0.02); lab.openMenu({link: [3, 4]}, 400, 300)")
     browser.press("x", "x")
     shown(browser, 2)
     assert browser.run("lab.branch.parent") == 0
-    # The printed command repeats the branch.
+    # The printed command must reproduce the branch.
     for number in (1, 2):
         browser.run(f"lab.choose({number})")
         command, trace_hash = browser.run("[lab.branch.command, lab.branch.hash]")
@@ -116,13 +116,13 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one vi
         assert json.loads((out / "summary.json").read_text())["trace_hash"] == trace_hash
         assert trace_hash in browser.run("document.querySelector('.lab-hash').textContent")
         exec(compile(browser.run("lab.branch.script"), "script", "exec"), {})
-    # The cross on a card deletes its branch; the other keeps its number.
+    # The cross on a card deletes its branch; the other branch keeps its number.
     browser.run("document.querySelector('[data-branch=\"1\"]').nextSibling.click()")
     until(browser, "lab.state.branches.length === 2")
     assert browser.run(numbers) == ["0", "2"]
     browser.press("2", "2")
     shown(browser, 2)
-    # Another order of a branch's instants is a child branch.
+    # Choosing another order of events within instants starts a child branch.
     browser.run(f"{buttons}.find((each) => each.textContent === 'Another order').click()")
     shown(browser, 3)
     assert browser.run("[lab.branch.name, lab.branch.order, lab.branch.parent]") == ["order 1", "1", 2]
@@ -158,7 +158,7 @@ def test_typed_and_emptied_fields_run_what_the_command_runs(browser: chromium.Pa
             browser.run(f"lab.fault('crash', {json.dumps(name)})")
             assert "cannot have that name" in browser.run("lab.said.textContent")
         assert browser.run("lab.state.branches.length") == 1
-        # The field shows the current value as its placeholder, and again once it is left empty.
+        # The field shows the current value as a placeholder, and as its value again once it is left empty.
         assert browser.run("document.querySelector('[name=seed]').placeholder") == "1"
         browser.run("document.activeElement.blur()")
         assert browser.run("document.querySelector('[name=seed]').value") == "1"
@@ -180,7 +180,7 @@ def test_settings_run_all_branches_again(browser: chromium.Page, tmp_path: Path)
         until(browser, "lab.state.branches.every(({state}) => state === 'done')")
         assert browser.run("lab.state.branches[1].command").endswith("--agents 6 --at '2.5 crash 1'")
         assert not set(before) & set(browser.run("lab.state.branches.map(({hash}) => hash)"))
-        # An agent's error is shown with its line.
+        # An agent's error is shown with its line number.
         file.write_text(MAKE.replace("frame.payload / 4", "frame.paylod / 4"))
         until(browser, "document.querySelector('.lab-trouble.wrong')")
         assert "adder.py, line 13" in browser.run("document.querySelector('.lab-trouble').textContent")
@@ -303,7 +303,7 @@ def test_a_widget_asks_python(browser: chromium.Page, tmp_path: Path) -> None:
         serve()
         if widget._waiting:
             break
-    # The frame has another origin, so tests can see its content, but not read it.
+    # The frame has another origin, so this test cannot read its content, but only take a picture of it.
     assert widget._waiting
     browser.run(f"{frame}.focus()")
     # A test cannot wait for an event either, so it takes pictures until the content appears.

@@ -55,7 +55,7 @@ def test_it_is_told_how_far_a_network_of_ones_own_is(tmp_path: Path) -> None:
 
 
 class Client:
-    """A client with the requests of a lab's page."""
+    """A client that sends the same requests as a lab's page."""
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
@@ -87,7 +87,7 @@ class Client:
         return answer.status, json.loads(content) if content.startswith("{") else content
 
     def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Return the state once a condition holds."""
+        """Wait until the state of the lab meets a condition, and return the state."""
         deadline = time.monotonic() + 60
         self.seen = 0
         while True:
@@ -98,7 +98,7 @@ class Client:
             assert time.monotonic() < deadline, state
 
     def settled(self) -> dict[str, Any]:
-        """Return the state once everything is simulated, with branches keyed by number."""
+        """Wait until every branch is simulated; return the state with an additional dict of branches by number."""
         state = self.until(lambda state: all(row["state"] in ("done", "failed") for row in state["branches"]))
         return state | {"by_number": {row["number"]: row for row in state["branches"]}}
 
@@ -120,7 +120,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def client(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    """A lab that simulates in this process, because a new process would first import everything."""
+    """A lab that simulates in this process, because a worker process would spend seconds on imports."""
     monkeypatch.setattr(
         "netsim.studies.laboratory.process.Worker.simulate",
         lambda self, request, progress: simulate(**request, answer=lambda what: None),
@@ -131,7 +131,7 @@ def client(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
 
 @pytest.fixture
 def apart(file: Path) -> Iterator[Client]:
-    """A lab with a separate worker process, as in normal use."""
+    """A lab with a separate worker process, as used normally."""
     with LabServer(str(file), {}, browser=False, report=lambda line: None) as server:
         yield Client(server.address)
 
@@ -265,7 +265,7 @@ def test_a_branch_in_another_order_shows_its_words_and_repeats(
     assert drawn["name"] == f"order {drawn['order']}"
     assert re.fullmatch(r"at [01] s agent [01].*: Pair\.\w+ \(line \d+\) comes before Pair\.\w+ .*", drawn["words"][0])
     assert drawn["hash"] != rows[0]["hash"]
-    # The order's text gives the same run, and so does its command.
+    # The text of the order gives the same run, and so does the branch's command.
     said = client.ask("POST", "fault", {"branch": 0, "text": f"order {'; '.join(drawn['words'])}"})[1]["branch"]
     found = client.settled()["by_number"][said]
     assert found["hash"] == drawn["hash"]
@@ -274,7 +274,7 @@ def test_a_branch_in_another_order_shows_its_words_and_repeats(
         done = call(*shlex.split(row["command"])[1:], "--out", str(tmp_path / str(number)), cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert json.loads((tmp_path / str(number) / "summary.json").read_text())["trace_hash"] == drawn["hash"]
-    # A fault keeps the branch's order.
+    # A fault added to the branch keeps the branch's order.
     crash = client.ask("POST", "fault", {"branch": drawn["number"], "text": "0.5 crash 1"})[1]["branch"]
     assert f"--order {drawn['order']}" in client.settled()["by_number"][crash]["command"]
     assert client.ask("POST", "fault", {"branch": 0, "text": "order tomorrow"})[1]["error"].startswith(
@@ -283,7 +283,7 @@ def test_a_branch_in_another_order_shows_its_words_and_repeats(
 
 
 def parsed(definition: StudyDefinition, command: str) -> dict[str, Any]:
-    """Return the settings that a command of `netsim run` gives."""
+    """Return the settings that result from a command `netsim run`."""
     words = shlex.split(command)
     assert words[:3] == ["netsim", "run", definition.name]
     return dict(
@@ -292,7 +292,7 @@ def parsed(definition: StudyDefinition, command: str) -> dict[str, Any]:
 
 
 def repeats(state: dict[str, Any], definition: StudyDefinition) -> bool:
-    """Whether the command of each branch gives the settings of the lab, and its script is Python."""
+    """Return whether each branch's command results in the lab's settings, and its script is valid Python."""
     settings = {
         name: value if value is None or kind is str else kind(value)
         for name, value, kind in (
@@ -338,7 +338,7 @@ def test_a_large_number_keeps_its_digits(seed: int, form: type, unrun: tuple[Cli
 
 
 def any_json(draw: random.Random, depth: int = 0) -> Any:
-    """Return a value of JSON or close to it: of any type, very large, nested, or with unusual texts."""
+    """Return a random JSON-like value: of any type, possibly very large, nested, or with unusual texts."""
     leaves: list[Any] = [None, True, False, 0, -1, 1.5, 1e308, -0.0, 2**53 + 1, 10**400, -(10**30), "", " ", "0", "1e3"]
     leaves += [
         float("inf"),
@@ -439,7 +439,7 @@ def test_an_error_of_an_agent_has_file_and_line_and_an_edited_file_is_taken_up(a
     state = apart.until(lambda state: all(row["state"] == "failed" for row in state["branches"]))
     assert "adder.py" in state["branches"][0]["error"]
     assert "line 13" in state["branches"][0]["error"]
-    # The run up to the error is available.
+    # The part of the run before the error is available.
     assert state["branches"][0]["runs"][0]["hash"]
     edit(file, "def make(:\n", at=2)
     assert "SyntaxError (adder.py, line 1)" in apart.until(lambda state: bool(state["file_error"]))["file_error"]

@@ -1,4 +1,4 @@
-"""Branches of a lab, and the controls for its settings."""
+"""The tree of branches in a lab, and the controls for its settings."""
 
 import shlex
 from typing import Any
@@ -22,7 +22,7 @@ def test_a_fault_starts_a_branch_and_changes_none() -> None:
     both = lab.grow(crash, "0.02 cut 0-1")
     assert (main.at, crash.at, both.at) == ("", "0.05 crash 3", "0.02 cut 0-1; 0.05 crash 3")
     assert (crash.name, both.name) == ("crash 3 at 0.05 s", "cut 0–1 at 0.02 s")
-    # An identical change returns the existing branch.
+    # The same fault, written differently, returns the existing branch.
     assert lab.grow(main, "0.05  crash 3") is crash
     with pytest.raises(BadInput, match=r"^at = '0\.05 crsh 3'"):
         lab.grow(main, "0.05 crsh 3")
