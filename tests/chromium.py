@@ -43,14 +43,14 @@ _SHIM = (
 
 
 def program() -> str | None:
-    """Return the path of a Chromium that these tests can control, or None."""
+    """Return the path of a Chromium that can be controlled on this system, or None."""
     if sys.platform == "win32":
         return None
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 class Page:
-    """One tab of the browser. ``output`` holds its console output and errors, ``requested`` the requested addresses."""
+    """One tab; ``output`` holds its console messages and errors, ``requested`` the URLs that it requested."""
 
     def __init__(self, write: int, read: int) -> None:
         self._write, self._read = write, read
@@ -145,7 +145,7 @@ class Page:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
-    """Serve a folder's files at an address of this machine until the context ends."""
+    """Serve the files of a folder on this machine; yield the address, which is valid within the context."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *values: Any) -> None:
@@ -159,14 +159,14 @@ def serving(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def browser() -> Iterator[Page]:
-    """Start a Chromium with an empty profile, and stop it when the context ends."""
-    # Windows has no fcntl.
+    """Start a Chromium with an empty profile, which ends with the context."""
+    # imported here, because Windows has no fcntl
     import fcntl
 
     found = program()
     assert found is not None
     ours, theirs = os.pipe(), os.pipe()
-    # Numbers above 9, so that neither descriptor is overwritten when it is copied to 3 or 4.
+    # Numbers from 10 on, so that the shim does not overwrite one before it has copied it.
     ends = [fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (ours[0], theirs[1])]
     with tempfile.TemporaryDirectory(prefix="netsim-chromium-", ignore_cleanup_errors=True) as folder:
         command = [sys.executable, "-S", "-c", _SHIM, *map(str, ends), found, *FLAGS, f"--user-data-dir={folder}"]

@@ -20,16 +20,16 @@ ROOT = Path(__file__).parents[1]
 MAIN = "from netsim.studies.cli import main; main()"
 
 DEPRECATIONS = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
-"""Warnings of numpy, pandas, networkx and asyncio about future changes: errors in tests, and in commands they call."""
+"""Categories of warnings about future changes in numpy, pandas, networkx and asyncio; they are errors in all tests."""
 
 OTHER = {"python": "", "compiled": "python"}[core.NAME]
-"""The value of NETSIM_CORE that selects the core which this process does not use."""
+"""The value of NETSIM_CORE that makes a process use the other core than this process does."""
 
 Done = subprocess.CompletedProcess[str]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return this process's environment without NETSIM_DATA, and with the variables ``more``."""
+    """Return this process's environment without NETSIM_DATA, the folder of real data, plus ``more``."""
     return {name: value for name, value in os.environ.items() if name != "NETSIM_DATA"} | more
 
 
@@ -39,7 +39,7 @@ def shown(message: Warning | str, category: type[Warning], filename: str, lineno
 
 
 def call(*words: str, cwd: Path, **env: str) -> Done:
-    """Call the command in this process, because a new process would spend a second on imports."""
+    """Run the command in this process, because a new process would need a second for its imports."""
     out, err = io.BytesIO(), io.BytesIO()
     status: Any = 0
     with ExitStack() as stack:
@@ -52,7 +52,7 @@ def call(*words: str, cwd: Path, **env: str) -> Done:
             warnings.catch_warnings(),
         ):
             stack.enter_context(each)
-        # The command prints warnings, which would be errors in a test.
+        # The command prints warnings, whereas pytest turns them into errors.
         warnings.simplefilter("default")
         for category in DEPRECATIONS:
             warnings.simplefilter("error", category)
@@ -65,7 +65,7 @@ def call(*words: str, cwd: Path, **env: str) -> Done:
 
 
 def python(code: str, *words: str, **env: str) -> str:
-    """Run code in a new Python process on the default core; return its output. The code must succeed."""
+    """Run code in a new Python process with the default core; return its output. The code must succeed."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("NETSIM_CORE", "PYTHONHASHSEED")}
     command = [sys.executable, "-c", textwrap.dedent(code), *words]
     done = subprocess.run(
@@ -102,7 +102,7 @@ for line in sys.stdin:
 
 @functools.cache
 def _server(core: str) -> "subprocess.Popen[str]":
-    """Start a process on a core, with another hash seed, that reads lines of code and runs each in a fork."""
+    """Start a process with a core and another hash seed; it runs each line of code that it reads in a fork."""
     variables = os.environ | {"NETSIM_CORE": core, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "2"}
     return subprocess.Popen(
         [sys.executable, "-c", _SERVES],
@@ -117,7 +117,9 @@ def _server(core: str) -> "subprocess.Popen[str]":
 def forked(code: str, of_core: str = os.environ.get("NETSIM_CORE", "")) -> tuple[int, str]:
     """Run code in a forked process; return its wait status and its output.
 
-    The process is forked from one that has imported netsim, pandas and pytest, because this takes more than a second.
+    It is forked from a process that has already imported netsim, pandas and pytest, because these imports take more
+    than a
+    second.
     """
     process = _server(of_core)
     assert process.stdin is not None

@@ -79,7 +79,7 @@ LONGEST = (
     "test_export",
     "test_imports",
 )
-"""The test files that take longest, the longest first, for slow and for quick tests alike."""
+"""The test files that take longest, whether their tests are marked slow or not, in descending order."""
 
 APART = (
     "::test_examples_run",
@@ -89,11 +89,11 @@ APART = (
     "test_grading.py::",
     "test_neural.py::",
 )
-"""Files whose tests share no fixtures: workers take their tests one by one, because as a whole they would end last."""
+"""Files and groups of tests that need nothing from the rest of their file; as one unit they would end last."""
 
 
-# Each run tries the same examples, so that a new failure is due to a change of the code; benchmarks.soak draws new
-# examples. There is no deadline, because a delay on a busy machine is not a failure.
+# Every run tries the same examples, so a failure is due to a change; benchmarks.soak draws new ones. There is no
+# deadline, because a busy machine may be slow.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
 
@@ -120,10 +120,11 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the order of files: xdist would begin with the files that have most tests, and end with long files of few.
+    """Keep the order of tests: xdist would start with the files that have most tests, and end with long ones of few.
 
-    With several processes, bytecode is always written. Otherwise each process would rewrite the asserts of all tests,
-    which takes 14 s, and each process that a test starts would compile netsim anew.
+    Let worker processes write bytecode, whatever the environment says. Otherwise each worker would rewrite the asserts
+    of
+    all tests, which takes 14 s, and each process that a test starts would compile netsim anew.
     """
     config.option.loadscopereorder = False
     if getattr(config.option, "numprocesses", None):
@@ -146,8 +147,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail if a test has left a file in the tree; tests must write into temporary folders."""
-    # Before it ends, pytest collects garbage ten times to report errors of finalizers. Once suffices.
+    """Fail if a test has left a file in the repository instead of in a temporary folder."""
+    # pytest ends with ten garbage collections, to report errors raised in them. One is enough, so the rest is frozen.
     gc.collect()
     gc.freeze()
     # Only the controlling process checks, because it ends after the workers.
@@ -160,9 +161,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that need a browser, real data or the extra ``dev`` as slow, and put the longest files first.
+    """Mark tests that need a browser, real data or the extra ``dev`` as slow, and start with the longest files.
 
-    Workers take whole files, so a long file should not begin when all others have ended.
+    Workers receive whole files, so a long file must not start when all others have ended.
     """
     for item in items:
         reasons = [mark.kwargs.get("reason", "") for mark in item.iter_markers("skipif")]
@@ -189,7 +190,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Rewrite the asserts of every n-th file: n processes share this work of 14 s, and read each other's bytecode."""
+    """Let each of n workers rewrite the asserts of every n-th file first, so that it finds the others rewritten."""
     given = getattr(session.config, "workerinput", None)
     if given is not None:
         # Imported modules never become garbage; scanning them repeatedly would take an eighth of the time.
@@ -205,7 +206,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt tests and libraries, which are never garbage, from garbage collections: each takes half a second less."""
+    """Exclude tests and libraries, which are never freed, from later garbage collections; this saves half a second."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -224,7 +225,7 @@ def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def without_drawing() -> Iterator[None]:
     """Create figures without drawing them, because drawing takes most of the time of a small study.
 
-    `tests/scenarios/test_one_agent.py` and the tests of figures do draw them.
+    `tests/scenarios/test_one_agent.py` draws the figures of every study, as do the tests of figures.
     """
     from matplotlib.figure import Figure
 
@@ -263,7 +264,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> Iterator[None]:
-    """Restore the handler of SIGINT: a pytest in the background may ignore it, which the tests' processes inherit."""
+    """Handle SIGINT as usual: in the background, pytest and so the processes of its tests might ignore it."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

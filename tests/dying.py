@@ -1,4 +1,4 @@
-"""Kill work before or after each system call that changes a folder, and repeat it in a process that is not killed."""
+"""Kill work before and after each call that changes a folder, and check that repeating the work completes it."""
 
 import os
 from collections.abc import Callable

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Without pyplot, because importing pyplot in a kernel determines how figures are shown.
+# pyplot is missing: a kernel must import it itself, because the import sets up how the kernel shows figures.
 _MODULES = ("ipykernel.kernelapp", "matplotlib.backends.backend_agg", "matplotlib.figure", "pandas", "anywidget")
 _MODULES += ("netsim.agents.classics", "netsim.replay.render", "netsim.scenarios", "netsim.testing", "tests.parts")
 
@@ -47,13 +47,13 @@ def forked_kernels(folder: Path) -> Iterator[str]:
 
 
 def serve(number: int) -> None:
-    """Fork a kernel for each connection to the socket of this number."""
-    # Jupyter sets both for a kernel: matplotlib reads the first, and the second ends the kernel with its parent.
+    """Fork a kernel for each connection to the listening socket with this descriptor."""
+    # A normal kernel sets these two: matplotlib reads the first; the second makes the kernel end with its parent.
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     os.environ["JPY_PARENT_PID"] = str(os.getpid())
     for name in _MODULES:
         __import__(name)
-    # Ended kernels must not become zombies, because nothing waits for them.
+    # Ended kernels are reaped automatically, because the server waits for none.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(fileno=number) as listening:
         while True:

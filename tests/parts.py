@@ -27,7 +27,7 @@ from netsim.distributed.journal import END, entries
 from netsim.run import Probe
 
 PERIOD, PACE = 0.1, 0.5
-"""The simulated seconds of a round, and the simulated seconds per real second: a round takes 0.2 real seconds."""
+"""Simulated seconds of a round, and simulated seconds in a real second: a round takes 0.2 real seconds."""
 
 IMPAIRED = Link(
     latency=latency.uniform(5e-3, 40e-3), loss=loss.gilbert_elliott(0.1, 3), rate=1e6, queue=8, mtu=64, corrupt=0.1
@@ -40,7 +40,7 @@ def slow(*values: Any) -> Any:
 
 
 def only_with(*modules: str) -> pytest.MarkDecorator:
-    """Mark tests that need libraries of the extra ``dev`` as slow (tests/conftest.py); skip them without a library."""
+    """Mark tests that need libraries of the extra ``dev``; tests/conftest.py marks them as slow."""
     missing = [each for each in modules if importlib.util.find_spec(each) is None]
     return pytest.mark.skipif(
         bool(missing), reason=f"no {' and no '.join(missing or modules)}: pip install -e '.[dev]'"
@@ -95,7 +95,7 @@ def pseudo_terminal() -> tuple[int, int]:
 
 @contextmanager
 def forked_workers() -> Iterator[None]:
-    """Let Dask fork its workers from a process that has made the imports, which take 2 s in a spawned worker."""
+    """Let Dask fork its workers from a process with the needed imports; a spawned worker would import for 2 s."""
     import dask
     from distributed.utils import get_mp_context
 
@@ -147,7 +147,7 @@ def spread(agents: Mapping[Hashable, Any]) -> dict[str, float]:
 
 
 def shares(names: Sequence[str], agents: Sequence[Hashable]) -> dict[str, dict[str, list[Hashable]]]:
-    """Return for each process its peers: the other processes with their agents, which are dealt in turn."""
+    """Return, for each process, the other processes with their agents; agents are dealt to processes in turn."""
     place = {name: list(agents[i :: len(names)]) for i, name in enumerate(names)}
     return {here: {name: place[name] for name in names if name != here} for here in names}
 
@@ -201,7 +201,7 @@ def in_parts(
     sample: float | None = None,
     **settings: Any,
 ) -> dict[str, Run | BaseException]:
-    """Run in parts over UDP; return the run or error of each part, keyed by its address."""
+    """Run a network in parts over UDP; return the run or error of each part by its address."""
     peers = peers or shares(addresses(parts), list(make()[0].graph))
     transports = {here: UDP(here, others, folder=folder, **settings) for here, others in peers.items()}
     return played(make, transports, probes, sample=sample)
@@ -233,7 +233,7 @@ def in_time(play: Callable[[Path, float], None], folder: Path, pace: float = PAC
 
 
 def longest_lag(folder: Path) -> float:
-    """Return the largest delay (real seconds) of any part in run 0."""
+    """Return the largest delay (real seconds) of any part of run 0."""
     parts = [dict(entries(path)) for path in folder.glob("run-0/*.journal")]
     return max(float(part[END]["longest_lag"]) for part in parts)
 
@@ -278,7 +278,7 @@ def must_be_the_same(simulated: Run, run: Run) -> None:
 
 
 def program(name: str) -> str | None:
-    """Return the path of a server program; None if it is not installed."""
+    """Return the path of a server program, or None if it is not installed."""
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
 
 
@@ -291,7 +291,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(command: Sequence[str | Path], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server inside the context, which begins when the server's port accepts connections."""
+    """Run a server within the context; it is ready when its port accepts connections."""
     with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
         try:
             give_up = time.monotonic() + 60

@@ -10,7 +10,7 @@ RAW_IP = 101
 
 @dataclass
 class Packet:
-    """A packet: its time in units of its interface, its original length, and the fields of its IPv4 and UDP headers."""
+    """A packet: time in the interface's units, original length, and, for raw IP, the IPv4 and UDP headers."""
 
     time: int
     length: int

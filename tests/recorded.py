@@ -1,4 +1,4 @@
-"""A recorded run as the data of a replay's page, for tests of the page."""
+"""A real run in the data format of a replay page."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class Average(netsim.Agent):
 def states_at(states: pd.DataFrame, columns: Columns, time: float) -> pd.DataFrame:
     """Return, for each agent in order, the row of `Run.states` that the page shows at a time.
 
-    It is the agent's last row up to that time; for an agent that sends at that time, the row of its first message.
+    It is the last row by that time; for an agent that sends at that time, the row of its first sending.
     """
     sends = np.flatnonzero(columns["start"] == time)
     first: dict[int, int] = {}

@@ -39,13 +39,13 @@ SLOW = (
     "sites.md",
     "sweeps.md",
 )
-# The page's two processes run in real time; they equal the simulation only if neither is late by more than a round.
+# The page runs two processes in real time, which equal the simulation only if neither is late by over a round.
 _TRIES = {"sockets.md": 3}
 # Pages whose examples write files into the current folder.
 WRITES = ("first.md", "faults.md")
-# These pages open a pseudo-terminal, which a bare chroot lacks.
+# The page opens a pseudo-terminal, which a bare chroot does not provide.
 NEEDS_TERMINAL = ("devices.md",)
-# These modules can be imported only if anywidget is installed.
+# These modules can only be imported where anywidget is installed.
 OF_NOTEBOOKS = ("netsim.replay.notebook", "netsim.studies.laboratory.widget")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -146,7 +146,7 @@ def test_every_page_is_on_the_site() -> None:
 
 @pytest.mark.parametrize("of_notebooks", [False, pytest.param(True, marks=only_with("anywidget"))])
 def test_a_name_of_netsims_in_a_docstring_or_a_page_is_one(of_notebooks: bool) -> None:
-    """A name `netsim.a.b` in single backticks must exist."""
+    """Every `netsim.a.b` in single backticks names something that exists."""
     files = [path for folder in ("netsim", "agents", "scenarios", "docs") for path in (ROOT / folder).rglob("*.py")]
     for path in [*files, *PAGES]:
         for name in re.findall(r"(?<!`)`(netsim(?:\.\w+)+)`(?!`)", path.read_text()):
@@ -190,7 +190,7 @@ def test_ci_runs_the_steps_of_check() -> None:
     steps = re.search(r"steps=\((.*)\)", (ROOT / "check").read_text().partition("if [ ${#steps")[2])
     assert steps
     (called,) = re.findall(r"^begin check \./check (.*)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    # "tests" stands for the tests of the README's command.
+    # "tests" is added because CI runs the tests by the command in the README.
     assert {*called.split(), "tests"} == {*steps[1].split(), "site"}
 
 
@@ -245,7 +245,7 @@ def trial(tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
         room / "tests" / "pythons": '#!/bin/sh\necho "pythons $* in $PWD" >> "$LOG"\nexit ${PYTHONS:-0}\n',
         room / "check": '#!/bin/sh\necho "check $* in $PWD" >> "$LOG"\necho what it says\nexit ${CHECK:-0}\n',
         tools / "python3": PYTHON,
-        # mosquitto is present, so that .ci/run does not install it.
+        # If these programs exist, the script does not install them.
         tools / "mosquitto": "",
         tools / "tshark": "",
         tools / "npm": "",

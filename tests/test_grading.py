@@ -120,7 +120,7 @@ class Broadcast(netsim.Agent):
 @pytest.mark.slow
 def test_what_ends_the_process_keeps_what_it_has(folder: Path) -> None:
     good = (folder / "reference" / "broadcast.py").read_text()
-    # Only the last test restarts a node, so this submission fails only there.
+    # Only the last test restarts a node, so the process ends there, after the other marks were given.
     again = "        if self.delivered:\n            os._exit(0)\n"
     ending = good.replace("import asyncio\n", "import asyncio\nimport os\n", 1).replace(
         "    def begin(self):\n", f"    def begin(self):\n{again}"
@@ -165,7 +165,7 @@ def test_a_class_is_graded_into_a_table(folder: Path) -> None:
 
 
 def test_grading_without_pytest_names_it(folder: Path) -> None:
-    """Grading without pytest must be refused: otherwise each student would get 0 marks."""
+    """Without this error, each student would get 0 marks."""
     command = [sys.executable, "-S", "grade.py", "submissions", "marks.csv"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "grade.py: pytest is not installed: pip install pytest\n")
@@ -228,7 +228,7 @@ ISOLATED = {
 }
 # A run freezes the objects that existed before it, which hides them from `gc.get_objects`.
 HOLDER = "gc.unfreeze() or next((o.text for o in gc.get_objects() if type(o).__name__ == 'Broadcast' and o.text), None)"
-# Isolation does not prevent these ways to share state; a submission that uses one to get values is detected.
+# Ways of sharing that isolation does not prevent; agents that use them to learn values are detected.
 SHARED = {
     "a module of Python's": ("", "pass", "asyncio.news = self.text", "getattr(asyncio, 'news', None)"),
     "the class Agent": ("", "pass", "netsim.Agent.news = self.text", "getattr(netsim.Agent, 'news', None)"),
@@ -259,7 +259,7 @@ def cheat(way: str) -> str:
 
 @pytest.fixture
 def marks(request: pytest.FixtureRequest) -> None:
-    """Register the marker of the hidden tests with pytest, as the example's conftest.py does."""
+    """Register the mark ``marks`` of the hidden tests in this process, as the example's conftest.py does."""
     request.config.addinivalue_line("markers", "marks(count): what a test is worth")
 
 
@@ -288,7 +288,7 @@ def test_who_cannot_have_heard_cannot_know(way: str, tmp_path: Path, monkeypatch
     for place in (asyncio, netsim.Agent):
         monkeypatch.setattr(place, "news", None, raising=False)
     monkeypatch.setitem(sys.modules, "news", None)  # type: ignore[arg-type]
-    # Setting and deleting the variable makes pytest restore it, even if the cheat sets it.
+    # Setting and deleting it makes monkeypatch restore it, so that the cheat's change is undone.
     monkeypatch.setenv("NEWS", "")
     monkeypatch.delenv("NEWS")
     submission = submitted(cheat(way), tmp_path, monkeypatch)

@@ -1,4 +1,4 @@
-"""Imports have one direction, netsim.scenarios → netsim.agents → netsim, and no cycle between the rooms of netsim."""
+"""Imports go one way: netsim.scenarios → netsim.agents → netsim; and between the rooms of netsim without cycles."""
 
 import ast
 import importlib
@@ -18,7 +18,7 @@ FOLDERS = ("netsim", "agents", "scenarios", "tests", "benchmarks", "docs")
 
 
 def modules(*folders: str) -> dict[str, Path]:
-    """Return the files of some of the three folders, keyed by module name: agents/ is netsim.agents."""
+    """Return the files of the given folders by module name; the folder agents/ is netsim.agents."""
     found = {}
     for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -29,7 +29,7 @@ def modules(*folders: str) -> dict[str, Path]:
 
 
 def imported(path: Path, known: set[str], types: bool = False) -> set[str]:
-    """Return the known modules that a file imports anywhere at run time and, with ``types``, for type checkers."""
+    """Return the known modules that a file imports, anywhere in it; with ``types`` also those for types only."""
     found = set()
     for module, names, is_for_types in _imports(path):
         if types or not is_for_types:
@@ -39,7 +39,7 @@ def imported(path: Path, known: set[str], types: bool = False) -> set[str]:
 
 @cache
 def _imports(path: Path) -> list[tuple[str, list[str], bool]]:
-    """Return each module that a file imports, the imported names, and whether the import is for type checkers only."""
+    """Return each imported module of a file, the names imported from it, and whether they are for types only."""
     text = path.read_text()
     nodes = list(statements(ast.parse(text)))
     typing = {
@@ -68,7 +68,7 @@ def statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def room(module: str) -> str:
-    """Return the room (subpackage) of netsim that a module belongs to; a module at the root is a room itself."""
+    """Return the room (subpackage) of netsim that contains a module; a module at the root is a room of its own."""
     return ".".join(module.split(".")[:2])
 
 
@@ -109,7 +109,7 @@ def test_rooms_import_only_from_those_above_them_in_the_table() -> None:
     assert [(one, other) for one, other in among.edges if places[one] < places[other]] == []
 
 
-# The type-only imports against the order of rooms. Each could be avoided only by a Protocol that copies one class.
+# Imports for types only that go against the order. Avoiding one would need a Protocol that mirrors a single class.
 UP = {
     ("netsim.network", "netsim.deployment"): "a network keeps the Deployment that made it",
     ("netsim.engine", "netsim.deployment"): "a run moves nodes by the powers of that Deployment",
@@ -134,7 +134,7 @@ def test_imports_run_one_way(folder: str, may_not: list[str]) -> None:
 
 
 def test_nobody_imports_the_folders_by_their_bare_names() -> None:
-    # If a file is imported as both `agents.x` and `netsim.agents.x`, there are two modules, and two of each class.
+    # A module loaded both as `agents.x` and as `netsim.agents.x` exists twice, as do its classes.
     names = "(?:agents|scenarios)\\b"
     bare = re.compile(rf"^\s*(?:from|import)\s+{names}|(?:import_module|__import__)\([\"']{names}")
     assert bare.search("    from agents.deep import Deep")

@@ -1,6 +1,6 @@
-"""The benchmark that compares links with a real kernel: its mapping, its arithmetic, and that it removes everything.
+"""The benchmark that compares links with a real kernel: its mapping and arithmetic; and it leaves nothing behind.
 
-Tests that need network namespaces are skipped where creating one is not permitted.
+Tests that need network namespaces are skipped if these cannot be created.
 """
 
 import argparse
@@ -165,7 +165,7 @@ def ends() -> Iterator[Ends]:
 
 
 def begun(setting: Setting, ends: Ends) -> None:
-    """Skip the test if this kernel does not support the setting."""
+    """Skip the test if this kernel lacks what the setting needs."""
     try:
         setting.begin(ends)
         setting.end_it(ends)
@@ -179,7 +179,8 @@ def test_frames_through_the_kernel_have_netsims_fates(part: str, ends: Ends) -> 
     begun(setting, ends)
     plan = bursts(120, setting.pace, 1.4, setting.size, np.random.default_rng(1))
     for _ in range(3):
-        # On a busy machine the queue's timer may be late, or a burst may be interrupted, so the test may repeat once.
+        # A busy machine may be late once, for the queue's timer or within a burst, so the comparison is tried three
+        # times.
         kernel = through_kernel(ends, setting, plan)
         found = difference(kernel, simulate(setting, kernel.offered, plan.sizes, 1)[0])
         if found["differ"] == 0:
@@ -201,7 +202,7 @@ def test_a_random_drop_of_the_kernel_has_its_rate(ends: Ends) -> None:
 @pytest.mark.slow
 def test_flows_share_an_uplink_as_htbs_classes_do(ends: Ends) -> None:
     for _ in range(3):
-        # As above: a busy machine may be late once.
+        # Again, a busy machine may be late once.
         try:
             rows = uplink(ends, repeats=1)
         except Unavailable as why:
@@ -272,13 +273,13 @@ def test_nothing_is_left_of_a_command_that_ends_amid_the_traffic(number: int) ->
         time.sleep(0.005)
     if process.poll() is not None:
         pytest.skip(process.communicate()[0].strip())
-    # By now the benchmark has created its devices, and frames are in flight.
+    # By then the network devices exist, and frames are being sent.
     time.sleep(0.5)
     process.send_signal(number)
     _, err = process.communicate()
     if number == signal.SIGINT:
         assert (process.returncode, err) == (130, "kernel: interrupted; the namespaces are gone\n")
-    # A command that had just started ends by itself.
+    # A command that the benchmark has just started may still be running; it ends by itself.
     until = time.monotonic() + 60
     while made & opened("[0-9]*") and time.monotonic() < until:
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Laws for every algorithm: equal seeds give equal runs, and each link and agent has its own random numbers."""
+"""Laws that hold for every algorithm: equal seeds give equal runs; each link and agent has its own random numbers."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ Outcomes = dict[tuple[Hashable, Hashable], list[tuple[float, str]]]
 
 
 class Gossip(Agent):
-    """Broadcasts, sends a request to a random neighbour, and stores its own random numbers."""
+    """Broadcasts, sends requests to a random neighbour, and records its own random numbers."""
 
     def __init__(self, rounds: int = 8) -> None:
         self.count = rounds
@@ -35,7 +35,7 @@ class Gossip(Agent):
 
 
 class Plain(Gossip):
-    """Broadcasts only, so that its messages do not depend on the number of its neighbours."""
+    """Only broadcasts, so that its messages do not depend on the number of its neighbours."""
 
     async def run(self) -> None:
         async for k in self.rounds(self.count):
@@ -103,7 +103,7 @@ def test_the_hash_tells_what_was_sent() -> None:
 def outcomes(
     graph: "nx.Graph[Any]", link: Link = EASY, **settings: Any
 ) -> tuple[Outcomes, dict[Hashable, list[float]]]:
-    """Return the time and outcome of each message by link, and the random numbers of each agent."""
+    """Return when and how the messages on each link ended, and the numbers that each agent drew."""
     probes = settings.pop("probes", ())
     agents = {node: Plain() for node in graph}
     run = Network(graph, link, round_period=0.1, seed=1, **settings).run(agents, probes, trace=True)

@@ -15,7 +15,7 @@ def test_our_lines_are_those_of_the_scripts_that_are_shown() -> None:
     page, coap = ((ROOT / "docs" / name).read_text() for name in ("lines_of_script.md", "coap.md"))
     ours = [int(number) for number in re.findall(r"^\| .*? \| (\d+)", page, re.MULTILINE)]
     assert ours == [lines(script) for script in (*SCRIPT.findall(page), SCRIPT.findall(coap)[0])]
-    # A row with several files gives the sum of their lengths.
+    # The lengths stated for other simulators must be the sums of their files' lengths.
     for row in re.findall(r"^\| .*? \| \d+.*? \| (\d+) \| (.*) \|$", page, re.MULTILINE):
         files = [int(number) for number in re.findall(r"\.?[a-zA-Z]+` (\d+)", row[1].split(".csc`")[0])]
         assert not files or sum(files) == int(row[0])

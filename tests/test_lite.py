@@ -1,4 +1,4 @@
-"""The lessons in the browser (docs/_lite.py): their first cell, their links and, where it is installed, the build."""
+"""The lessons in the browser (docs/_lite.py): first cells, links, and, with JupyterLite installed, the build."""
 
 import hashlib
 import importlib.util
@@ -37,7 +37,7 @@ def test_a_lesson_in_the_browser_installs_netsim_below_its_title(lite: dict[str,
         assert [title, *rest] == notebook["cells"]
         assert install["cell_type"] == "code"
         assert "\n%pip install -q netsim-emulator anywidget" in install["source"]
-        # The kernel must be Pyodide's, not one of this machine.
+        # This is the name of Pyodide's kernel, not of a kernel on a machine.
         assert there["metadata"]["kernelspec"]["name"] == "python"
 
 
@@ -46,7 +46,7 @@ def test_each_lesson_links_to_itself_if_that_is_built(
     lite: dict[str, Any], asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NETSIM_LITE", "1" if asked else "")
-    # This line must equal the one that docs/_site.py writes.
+    # docs/_site.py writes this line, which the link is added to.
     assert "[This page as a notebook]({path.name})" in (ROOT / "docs" / "_site.py").read_text()
     for path in LESSONS[:2]:
         text = f"# A title\n\n[This page as a notebook]({path.name})\n\nText"
@@ -93,7 +93,7 @@ def a_lock(**wheels: bytes) -> dict[str, Any]:
 def test_what_lessons_need_comes_from_the_distribution_and_what_it_lacks_is_named(
     lite: dict[str, Any], tmp_path: Path
 ) -> None:
-    # netsim depends on pandas, and pandas on dateutil; no package depends on the last one.
+    # netsim needs pandas, pandas needs dateutil, and nothing needs astropy.
     lock = a_lock(pandas=b"pandas", dateutil=b"dateutil") | a_lock(astropy=b"astropy")
     for name in ("pandas-1.0", "astropy-1.0", "filelock-3.2", "comm-0.1", "comm-0.2"):
         content = name.partition("-")[0].encode()
@@ -121,7 +121,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("needs JupyterLite: pip install -e '.[lite]'")
     folder, modules = tmp_path_factory.mktemp("site") / "lite", tmp_path_factory.mktemp("node_modules")
     (modules / "pyodide").mkdir()
-    # The build needs these files of Pyodide, but runs none of them.
+    # These files are only copied, so any content will do.
     for name in runpy.run_path(str(SCRIPT))["RUNS"]:
         (modules / "pyodide" / name).write_text(json.dumps({"packages": a_lock(numpy=b"numpy")}))
     environment = os.environ | {"NETSIM_PYODIDE": str(modules), "NETSIM_PYODIDE_DIST": str(modules)}
@@ -156,7 +156,7 @@ def test_the_build_has_the_lessons_and_a_wheel_that_is_not_compiled(built: Path)
 
 @pytest.mark.slow
 def test_a_lesson_opens_in_it(address: str, browser: Page) -> None:
-    """Showing the text requests files of this site only. Its Python comes from a host that tests cannot reach."""
+    """A lesson is shown, and only this site is asked for it; Python would come from a host that tests cannot reach."""
     words = ["1 · Flooding and spanning trees", "%pip install -q netsim-emulator anywidget"]
     shown = f"document.body && {words}.every(each => document.body.innerText.includes(each))"
     seen = f"new Promise(done => {{ const look = () => {shown} ? done(true) : setTimeout(look, 50); look(); }})"
@@ -177,10 +177,10 @@ def test_who_opens_a_lesson_is_told_what_the_site_lacks(lite: dict[str, Any], br
         )
         assert browser.run("document.querySelector('ul').innerText").split() == ["numpy-1.0.whl", "comm-*-none-any.whl"]
         lite["start"](tmp_path, ["there.whl"])
-        # A different address, because the browser has cached the page of the first.
+        # The query differs from the first one, because the browser has cached that page.
         browser.open(f"{address}/start.html?again&path=01_flooding.ipynb", ready="1")
         for _ in range(500):
-            # The page may navigate away while the script runs.
+            # The browser may leave the page just while it is asked.
             with suppress(RuntimeError):
                 if browser.run("document.title") == "a lesson":
                     break

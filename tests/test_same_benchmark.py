@@ -1,4 +1,4 @@
-"""The benchmark that compares the results of two installs: it finds each difference, and names where it is."""
+"""The benchmark that compares the results of two installations finds every difference, and names its place."""
 
 import json
 import subprocess
@@ -91,7 +91,7 @@ def test_sizes_and_measured_times_do_not_count(two: tuple[Path, Path]) -> None:
         (folder / "run" / "running_time.csv").write_text(f"algorithm,seconds,step_seconds\nDOKL,{seconds},{seconds}\n")
         (folder / "run" / "claims.csv").write_text(f"where,ours\ntable 3.1,{seconds}\ntable 3.2,1\n")
     assert same.differences(*two) == []
-    # Simulated time is part of the results, so a difference must be reported.
+    # Simulated time, unlike running time, is a result.
     for folder, seconds in zip(two, ("1.5", "2.5"), strict=True):
         (folder / "run" / "bench.csv").write_text(f"method,seconds\nDOKL,{seconds}\n")
     assert same.differences(*two) == ['run/bench.csv: row 1, seconds: "1.5" here, "2.5" there']
@@ -123,7 +123,7 @@ def test_the_command_names_what_differs_and_fails(tmp_path: Path) -> None:
         command = tmp_path / name / "netsim"
         command.write_text(INSTALL.format(python=sys.executable, energy=energy))
         command.chmod(0o755)
-    # The benchmark takes the command `netsim` that is beside the interpreter.
+    # The benchmark uses the command beside `sys.executable`, so the script sets this to the stub's folder.
     line = "import sys; from benchmarks.same import main; sys.executable = sys.argv.pop(1); main()"
     words = [str(tmp_path / "here" / "python"), str(tmp_path / "there" / "netsim"), "--jobs", "1"]
     for each in ("averaging", "pushsum", "intel_lab", "sweep averaging --seed 0:2", "coke --rounds 3"):

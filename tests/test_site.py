@@ -1,7 +1,4 @@
-"""The pages of the site: their replays play, guesses open hidden cells, and the search finds pages.
-
-Each test runs with the pages opened from the disk and from a server.
-"""
+"""The site's pages, from disk and from a server: replays in them, guesses that open the next part, the search."""
 
 import json
 import re
@@ -32,7 +29,7 @@ def replays() -> dict[str, Any]:
 
 
 def outputs(path: Path, kind: str) -> list[Any]:
-    """Return the outputs of one media type in the cells of a lesson."""
+    """Return the outputs of one MIME type that the cells of a lesson show."""
     import nbformat
 
     found = [cell.get("outputs", ()) for cell in nbformat.read(path, as_version=4).cells]
@@ -161,7 +158,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["disk", "server"])
 def place(site: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The location of the site: a folder, or the address of a server."""
+    """Yield the site's base address: of its folder, or of a server."""
     if request.param == "disk":
         yield site.as_uri()
         return
@@ -174,7 +171,7 @@ def place(site: Path, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def asked_nobody(browser: Page, place: str) -> bool:
-    """Return whether the page requested only files of the site, and had no errors."""
+    """Check that the page requested nothing from other places and reported no errors."""
     others = [url for url in browser.requested if not url.startswith((place, "about:", "data:", "blob:"))]
     assert not others
     assert not browser.output
@@ -189,7 +186,7 @@ SHOWN = (
 
 @pytest.fixture
 def listening(browser: Page) -> Iterator[Page]:
-    """The browser, with pages that store the messages of their replays."""
+    """Let pages of the browser record the messages that their replays send them."""
     heard = "window.heard = []; addEventListener('message', event => heard.push(event.data));"
     added = browser.call("Page.addScriptToEvaluateOnNewDocument", source=heard)["identifier"]
     yield browser
@@ -212,7 +209,7 @@ def test_todays_page_can_show_the_runs_of_all_lessons(listening: Page, site: Pat
     page = site / "all.html"
     page.write_text(f'<meta charset="utf-8"><body>{elements}<script src="theme/replay.js"></script>')
     listening.open(page, ready="document.querySelectorAll('netsim-replay').forEach(each => each.show())")
-    # A replay that cannot be shown reports an error, and never reports that it is ready.
+    # A page that cannot show its run displays an error, and never reports "ready".
     shown = f"heard.filter(each => each.replay === 'ready').length === {len(names)}"
     assert listening.run(SHOWN % shown)
     assert not listening.output
@@ -246,7 +243,7 @@ SOUGHT = {
     "crash a node": "faults",
     "set loss": "links",
     "compare two runs": "replay",
-    # Short words such as "a" find nothing alone.
+    # Short words such as "a" find nothing by themselves.
     "write a lesson": "lessons/index",
     "packet loss": "loss",
 }
@@ -263,7 +260,7 @@ def test_who_searches_finds_the_right_page_first(browser: Page, place: str) -> N
             f"field.focus(); field.value = {json.dumps(words)};"
             "field.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))"
         )
-        # The address of the result page contains the query.
+        # The address of a search result contains the query.
         query = words.replace(" a ", " ").replace(" ", "+")
         found = f"[document.querySelector('.md-search-result__item a')?.href].find(each => each?.includes('h={query}'))"
         assert browser.run(SHOWN % found).partition("?")[0] == f"{place}/{page}.html"

@@ -1,4 +1,4 @@
-"""Rules about the source: which modules import which, no shared random state, and no loose `match` patterns."""
+"""Rules for the source code: what it imports and where, no shared random state, and no patterns that match arrays."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -19,19 +19,19 @@ INSTALLED = modules("netsim", "agents", "scenarios")
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """Return a file's syntax tree, cached because several tests read it."""
+    """Return a file's syntax tree, cached because several tests use it."""
     return ast.parse(path.read_text())
 
 
 @pytest.fixture(scope="module", autouse=True)
 def trees() -> Iterator[None]:
-    """Clear the cache of syntax trees at the end: their millions of nodes would slow each later garbage collection."""
+    """Discard the syntax trees at the end, because each later garbage collection would scan their millions of nodes."""
     yield
     parsed.cache_clear()
 
 
 def imported(tree: ast.AST, later: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield each imported module, and whether the import runs when the file itself is imported."""
+    """Yield each imported module, and whether the import is executed when the module itself is imported."""
     if isinstance(tree, ast.Import):
         yield from ((alias.name, not later) for alias in tree.names)
     elif isinstance(tree, ast.ImportFrom):
@@ -73,7 +73,7 @@ NEW_STYLE = {"default_rng", "Generator", "SeedSequence", "PCG64", "Philox", "Bit
 
 
 def global_randomness(tree: ast.AST) -> list[str]:
-    """Return the uses of shared random state, and of clocks whose time differs from run to run."""
+    """Return uses of shared random state, and of clocks that differ from run to run."""
     found = [name for name, _ in imported(tree) if name.split(".")[0] in ("random", "secrets", "uuid")]
     for node in ast.walk(tree):
         match node:
@@ -82,7 +82,7 @@ def global_randomness(tree: ast.AST) -> list[str]:
             case ast.Attribute(ast.Name("time"), "time") | ast.Attribute(ast.Name("os"), "urandom"):
                 found.append(ast.unparse(node))
             case ast.Call(ast.Name(name) | ast.Attribute(_, name), [], []) if name.endswith("default_rng"):
-                # Without an argument, the seed comes from the operating system.
+                # Without a seed, default_rng is seeded by the operating system.
                 found.append("default_rng()")
     return found
 
@@ -90,10 +90,10 @@ def global_randomness(tree: ast.AST) -> list[str]:
 # Allowed uses: unguessable addresses and keys need the system's randomness, and hosts compare their clocks by the time
 # of day. No simulation depends on any of them.
 REAL = {
-    # It detects whether agents drew from the global state, and with which functions; it draws nothing itself.
+    # This module checks whether agents used global random functions, and draws no numbers itself.
     "netsim/engine/process.py": ["random", "np.random.get_state", "np.random.get_state"],
     "netsim/live/server.py": ["secrets"],
-    # It writes generators that agents hold, so that another process can read them.
+    # This module transfers random generators that agents hold to other processes.
     "netsim/distributed/states.py": [
         *("random", "np.random.RandomState", "np.random.MT19937", "np.random.PCG64DXSM", "np.random.SFC64"),
         *["np.random.RandomState"] * 3,
@@ -135,12 +135,12 @@ def test_a_test_that_hangs_fails(request: pytest.FixtureRequest) -> None:
     assert 0 < float(request.config.getini("timeout") or 0) < 3600
 
 
-# In these files a pattern of a sequence only ever matches tuples made by Python, never a payload.
+# Allowed sequence patterns: each matches a tuple that Python itself creates, and never a payload.
 OWN_SEQUENCES = {"agents/classics/spanning_tree.py": "the arguments of a method"}
 
 
 def loose_patterns(tree: ast.AST) -> list[str]:
-    """Return the `match` patterns of sequences and mappings: since numpy 2.5, arrays match patterns of sequences."""
+    """Return sequence and mapping patterns, which are forbidden: since numpy 2.5 arrays match those of sequences."""
     kinds = ast.MatchSequence | ast.MatchMapping
     return [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, kinds)]
 
@@ -156,12 +156,12 @@ def test_the_scan_finds_patterns() -> None:
 
 
 def words_of_asserts(tree: ast.AST) -> list[str]:
-    """Return the asserts that have a message: an error that users read must be raised, not asserted."""
+    """Return the asserts with a message: a rule that users read must be raised, not asserted."""
     return [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Assert) and node.msg is not None]
 
 
 def test_what_users_read_is_raised() -> None:
-    """pytest adds text to the assert messages of a package with a plugin, and ``python -O`` removes asserts."""
+    """``python -O`` removes asserts, and pytest changes their messages in packages that contain a plugin."""
     found = {path: words_of_asserts(parsed(path)) for path in modules("netsim", "agents", "scenarios")}
     assert not {path: each for path, each in found.items() if each}
 

@@ -172,7 +172,7 @@ def test_a_reply_that_comes_twice_counts_once() -> None:
     asker, replier = Actor(ask), doubler()
     run = play(asker, replier, link=Link(duplicate=1.0))
     assert asker.log == [42]
-    assert len(replier.log) == 2  # the request was duplicated as well
+    assert len(replier.log) == 2  # the request also arrived twice
     table = run.ledger.table(by="sender").set_index("sender")
     assert table.loc[1, ["offered", "duplicated", "delivered", "late"]].tolist() == [2, 2, 1, 3]
 

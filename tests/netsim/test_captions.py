@@ -29,7 +29,7 @@ class Colour(enum.Enum):
 
 
 class Speaker(Agent):
-    """Sends messages with labels, notes and captions or, if ``quiet``, the same messages without them."""
+    """Sends messages with labels, notes and captions; with ``quiet`` the same messages without them."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet

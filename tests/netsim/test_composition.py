@@ -123,7 +123,7 @@ class Says(Part):
 
 
 class Far(netsim.Agent):
-    """The first agent sends to the third one, which is two links away."""
+    """Agent 0 sends to agent 2, which is two links away."""
 
     def __init__(self) -> None:
         self.value = 0
@@ -193,7 +193,7 @@ MADE: dict[str, tuple[Callable[..., Made], dict[str, Any]]] = {
     "`deliveries`": (sums, {"deliveries": True}),
     "`Radio`": (on_air, {}),
 }
-"""{feature: (a function that creates the network, the options of its run)}."""
+"""For each feature of a network: how the network is made, and the options of its run."""
 
 HERE, PACE = "127.0.0.1:9000", 10.0
 
@@ -250,7 +250,7 @@ def experiment(make: Callable[[], Made], until: float | None = None) -> Experime
 def in_experiment(make: Callable[[], Made], options: Mapping[str, Any]) -> Run:
     options = dict(options)
     with ExitStack() as flags:
-        # The command's --workers and --order do the same.
+        # The command sets these contexts for --workers and --order.
         flags.enter_context(spread(options.pop("workers", 1)))
         flags.enter_context(ordering(Order.parse(str(options.pop("order"))) if "order" in options else None))
         return experiment(make, options.pop("until", None)).play(**options)
@@ -263,7 +263,7 @@ WAYS: dict[str, Any] = {
     "live page": shown_live,
     "notebook": in_notebook,
 }
-"""The callers and surroundings of a run, from the innermost to the outermost."""
+"""The callers that can surround a run. If two are combined, the later one surrounds the earlier one."""
 
 
 class InLoop(Network):
@@ -328,18 +328,18 @@ def sent(run: Run) -> int:
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the wait of the live page for a client, because no client will request it."""
+    """Shorten the server's wait for page requests, because nobody opens the page."""
     monkeypatch.setattr(server, "_PAGE_TIMEOUT", 0.0)
     monkeypatch.setattr(server, "_ABRUPT", 0.0)
 
 
 STUDIES = {frozenset(pair) for pair in (("order", "lab"), ("lab", "experiment"), ("live page", "experiment"))}
-"""The cells for studies in a file and for their commands, which have a separate test."""
+"""Cells about studies in files and their commands, which have separate tests."""
 PAIRS = {frozenset(cell): (cell, mark) for cell, mark in CELLS.items()}
 
 
 def marked(*marks: str, column: str = "") -> list[tuple[str, str]]:
-    """Return the cells that have one of these marks, each pair once: all of one column, or all without processes."""
+    """Return the cells with one of these marks, each pair once: of one column, or those that need no processes."""
     found = [cell for cell, mark in PAIRS.values() if mark in marks and frozenset(cell) not in STUDIES]
     others = {"deploy", "workers", "wall clock"} - {column}
     return [cell for cell in found if not others & {*cell} and (not column or column in cell)]
@@ -437,7 +437,7 @@ REFUSALS = {
     ("wall clock", "lab"): "argument of lab = 'clock': must be one of",
     ("wall clock", "experiment"): "argument of Experiment.play = 'clock': must be one of",
 }
-"""{cell: the beginning of the error that refuses it, with the argument and, if it is short, the value}."""
+"""The start of the error message for each refused cell: the argument and, if it is short, its value."""
 
 
 def test_what_does_not_compose_is_refused_in_one_line() -> None:

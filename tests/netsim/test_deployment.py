@@ -19,7 +19,8 @@ from netsim.faults import ClockSkew, Crash, Faults, Join, Move
 from netsim.radio import DutyCycle, LogDistance, Phy, Radio, Walls, medium
 from tests.parts import every, slow
 
-# At 0 dBm and exponent 3 the sensitivity of −95 dBm is reached at 67 m; at 82 m, 10 % of frames of 50 bytes arrive.
+# At 0 dBm and path-loss exponent 3, the power at 67 m is the sensitivity of −95 dBm; at 82 m one in ten frames of 50
+# bytes is received.
 NEAR, FAR = (20.0, 0.0), (200.0, 0.0)
 
 
@@ -138,7 +139,7 @@ def test_neighbours_receive_the_reference_frame_often_enough(least: float) -> No
         if best > phy.lock_db and phy.success(best, 8 * 50) >= least:
             expected.add((a, b))
     assert {tuple(sorted(edge)) for edge in found.graph.edges} == expected
-    # A pair may lack a power only if the power is too weak to interfere.
+    # Powers too weak to disturb a frame may be missing.
     for ends, power in powers.items():
         if power >= phy.noise_dbm - 10.0:
             assert found.powers[ends] == power
@@ -156,7 +157,7 @@ def test_a_network_receives_as_the_physical_layer_says() -> None:
     assert 0.1 < expected < 0.9
     table = run.ledger.table(["sender", "receiver"])
     received = table["delivered"] / (table["delivered"] + table["lost"])
-    # The tolerance is four standard deviations of a share of 1500 frames.
+    # The tolerance is four standard deviations of the share of 1500 frames.
     assert received.to_numpy() == pytest.approx(expected, abs=4 * math.sqrt(0.25 / 1500))
 
 
@@ -167,7 +168,7 @@ def test_powers_are_those_of_the_preset() -> None:
         assert found.powers == {(0, 1): power - loss, (1, 0): power - loss}
         other = replace(found, preset=netsim.presets.ieee802154(-25))
         assert other.powers == pytest.approx({(0, 1): -25 - loss, (1, 0): -25 - loss})
-    # The nodes are 500 m apart, which only LoRa bridges.
+    # LoRa has a much longer range.
     places = {0: (0, 0), 1: (500, 0)}
     assert Deployment(places, preset=netsim.presets.lora(12)).graph.number_of_edges() == 1
     assert Deployment(places).graph.number_of_edges() == 0
@@ -250,7 +251,8 @@ def there_and_back(**options: Any) -> Deployment:
 
 def test_a_mote_that_walks_is_heard_where_it_is() -> None:
     run = a_run(there_and_back())
-    # Node 1 leaves the range of 82 m after 20 s and returns after 80 s. Its frames are short, and so reach farther.
+    # The mote leaves the range of 82 m for frames of 50 bytes after 20 s, and returns after 80 s; its shorter frames
+    # reach farther.
     assert set(range(17)) <= set(heard(run, 0, 1))
     assert not set(range(25, 75)) & set(heard(run, 0, 1))
     assert set(range(84, 99)) <= set(heard(run, 0, 1))
@@ -392,7 +394,7 @@ def test_network_move_at_any_time() -> None:
     network = there_and_back().network()
     network.at(20.5, lambda: network.move(1, NEAR))
     run = network.run(says(network), trace=True)
-    # The second move ends the first one, and takes no time itself.
+    # The second move ends the first one at 20.5 s, and is itself a jump at that time.
     assert heard(run, 0, 1) == list(range(100))
     scene = run.trace.scene
     assert scene is not None
@@ -479,7 +481,7 @@ def test_what_costs_by_distance_costs_by_the_distance_now() -> None:
     radio = replace(found.preset.radio, energy=Energy.first_order(electronics=0.0))
     near = a_run(found, 5.0, radio=radio).energy["used_j"]
     both = a_run(found, 10.0, radio=radio).energy["used_j"]
-    # Five frames over 10 m and five over 20 m: the longer distance costs four times as much energy.
+    # Each mote sends five frames over 10 m, and five over 20 m, which cost four times as much.
     assert both.to_numpy() == pytest.approx(5 * near.to_numpy())
 
 

@@ -17,7 +17,7 @@ from tests.parts import PERIOD, deployed, must_be_the_same
 Heard = dict[int, list[int]]
 
 RING = topology.directed_ring(5, hops=(1, 2))
-"""A graph in which agent i sends to i + 1 and i + 2, and receives from i − 1 and i − 2."""
+"""Agent i sends to i + 1 and i + 2, and receives from i − 1 and i − 2."""
 
 
 class Hearing(netsim.Agent):

@@ -41,7 +41,7 @@ PATH = topology.path(3)
 
 
 class Child(netsim.Agent):
-    """After a second it chooses the previous agent as its parent, and increments a counter."""
+    """After a second, chooses the previous agent as its parent and counts one action."""
 
     draw: ClassVar[Mapping[str, Any]] = {
         "parent": Edge(),
@@ -130,7 +130,7 @@ def test_values_decide_where_nothing_is_declared(values: list[Any], expected: An
 
 
 def test_a_flag_that_wanders_is_a_token() -> None:
-    # Agent 0 gives up the flag before agent 1 takes it, so at most one has it at a time.
+    # Agent 0's flag ends before agent 1's begins, so at most one agent has the flag.
     states = {"agents": [0, 1, 0, 1], "values": {"x": {"words": ["True", "False"], "codes": [0, 1, 1, 0]}}}
     assert resolved(states, ["a", "b"], {})["x"] == {"as": "token"}
 
@@ -173,7 +173,8 @@ def test_a_declared_state_that_no_agent_of_the_class_ever_has_is_refused(workers
         agents = dict(zip(PATH, [*(Late(*each) for each in late), *(Child() for _ in PATH)], strict=False))
         return Network(PATH, Link(latency=0.1)).run(agents, until=4.0, trace=True, workers=workers)
 
-    # Agents of the class Child neither have nor declare the attributes; of the two others, one gets each in round 3.
+    # `Child` agents have neither attribute and do not declare them. Each attribute exists for one of the two `Late`
+    # agents, at the latest in round 3.
     assert played((True, False), (False, True)).states["found"].notna().any()
     with pytest.raises(BadInput, match=r"^draw, lgo of agent 0 at \d s: 'Late' object has no attribute 'lgo'$"):
         played((True, False))
@@ -226,7 +227,7 @@ def test_a_tree_has_depths_loops_and_agents_without_a_way() -> None:
 def picture(time: float, **values: Any) -> list[Call]:
     run = played(**values)
     meta, columns = parts(run.trace, states=run.states)
-    # The film is slowed twenty times, so a new element is marked for 0.15 s of simulated time.
+    # At a twentieth of real time, a new element is marked for 0.15 s of simulated time.
     table = film_of(RunHistory(meta, columns), pace=0.05)
     size, meta = (1000, 700), {**meta, "film": table}
     found = Still(meta, columns, view="map", theme="light", size=size, k=1.0, begin=0.0, end=1.5)
@@ -234,26 +235,27 @@ def picture(time: float, **values: Any) -> list[Call]:
 
 
 def count(drawn: list[Call], name: str) -> int:
-    """Return how many areas are drawn in a named colour of the light theme."""
+    """Return how many areas have a given colour of the light theme."""
     return sum(each["fill"] == tokens()["themes"]["light"][name] and "codes" in each for each in drawn)
 
 
 def test_the_map_at_a_time_has_what_is_declared() -> None:
     before, after = picture(0.5), picture(1.2)
-    # Two arrow heads are added, besides the legend's, because a new arrow glows.
+    # Two arrowheads are added to that of the legend; a new arrow also glows.
     assert count(after, "edge") - count(before, "edge") == 2
     assert count(picture(1.1), "accent") - count(after, "accent") == 2
     # Three items wait at each of three agents, and their batteries are now low.
     assert count(after, "past") - count(before, "past") == 9
     assert count(before, "good") - count(after, "good") == 3
     words = [each["text"] for each in after if "text" in each and each["fill"]]
-    # The cells of the log have room for three letters.
+    # The entries of the logs are shortened, because a cell has room for three letters.
     assert words.count("fi…") == words.count("th…") == 3
     assert words.count("t2") == 3
     assert "th…" not in [each["text"] for each in before if "text" in each]
 
 
-# Matrices that simulate colour vision deficiencies of severity 1 (Machado, Oliveira and Fernandes 2009).
+# Matrices for colours as seen with complete colour vision deficiencies (Machado, Oliveira and Fernandes 2009), and for
+# OKLab.
 SEEN = {
     "all": np.eye(3),
     "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],

@@ -1,4 +1,4 @@
-"""The public names of `import netsim`."""
+"""The names that `import netsim` makes public."""
 
 import re
 import tomllib
@@ -30,7 +30,7 @@ NAMES += ("agents.COKE", "testing.play")
 
 @pytest.mark.slow
 def test_any_name_may_come_first() -> None:
-    """Each name is looked up with netsim's earlier imports removed, as in a new process."""
+    """Each import forgets earlier ones, as if it happened in a new process."""
     code = "import sys\nfor first in sys.argv[1:]:\n    import netsim\n    eval('netsim.' + first)\n"
     forget = "    for name in [each for each in sys.modules if each.split('.')[0] == 'netsim']: del sys.modules[name]\n"
     python(code + forget, *NAMES)

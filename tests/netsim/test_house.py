@@ -1,4 +1,4 @@
-"""The scripts of docs/sensor_networks.md, shortened: a mote of four parts, and three stacks compared."""
+"""Shortened scripts of docs/sensor_networks.md: a mote of four parts, and a comparison of three stacks."""
 
 import runpy
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Interferers: when they emit, how strong their signals are at motes, and that results do not list them as motes."""
+"""Interferers: when they emit, how strongly motes receive them, and that they do not count as motes."""
 
 import asyncio
 import math
@@ -61,7 +61,7 @@ def test_beacons_come_each_100_time_units() -> None:
 def test_traffic_has_the_means_of_its_distributions(
     traffic: str, least: int, most: int, p: float, sigma: float, kappa: float
 ) -> None:
-    """A generalised Pareto variable has the mean sigma/(1 - kappa); DIFS is 50 us, the mean contention time 67.5 us."""
+    """A generalized Pareto variable has the mean sigma/(1 - kappa); DIFS is 50 us, the mean window 67.5 us."""
     found = spans(WiFi(position=HERE, traffic=traffic), 30.0)
     lengths = (8 * (least + most) / 2 + 160 + 135) / 54e6 + 37.5e-6
     assert found[:, 1].mean() == pytest.approx(lengths, rel=0.02)
@@ -234,7 +234,7 @@ def test_motes_defer_to_what_they_sense() -> None:
 
 
 def test_who_walks_to_an_interferer_is_disturbed_more() -> None:
-    """The jammer is weak at first, because it is far from both motes; then the sink approaches it."""
+    """The jammer is weak at first, being far away; then the sink moves towards it."""
     radio = replace(a_site().preset.radio, acks=False, access="aloha")
     jam = {"jam": Jammer(position=(0.0, 300.0))}
     places = {"sink": (0.0, 0.0), "mote": (0.0, 10.0)}

@@ -1,4 +1,4 @@
-"""Many frames, kinds and messages: the cost grows at most linearly with their number, and counters have no limit."""
+"""Many frames, kinds and messages: costs grow at most linearly, and counters do not overflow."""
 
 import asyncio
 import itertools
@@ -98,7 +98,7 @@ def test_many_kinds_on_many_links_cost_as_much_as_one() -> None:
 @pytest.mark.parametrize("before", [2**31, 2**32, 2**40])
 @pytest.mark.parametrize("link", [Link(latency=0.1), Link(latency=0.1, rate=1e6, duplicate=1.0)])
 def test_there_is_no_last_message(before: int, link: Link) -> None:
-    """An agent whose counter stands at ``before`` - 3 messages goes on beyond ``before``."""
+    """The message counter starts just below a power of two, as if ``before`` - 3 messages had been sent."""
 
     class Persistent(Agent):
         async def run(self) -> None:
@@ -129,5 +129,5 @@ def test_there_is_no_last_message(before: int, link: Link) -> None:
 
 
 def send_before(agent: Agent, count: int) -> None:
-    """Set an agent's counter as if it had sent ``count`` messages."""
+    """Set an agent's counter as if it had already sent ``count`` messages."""
     agent.outbox.skip_numbers(count)

@@ -1,4 +1,4 @@
-"""Mobility models: the random waypoint model against its known statistics, and read traces against their files."""
+"""Mobility models: random waypoint against its known statistics, and traces against their files."""
 
 import math
 from itertools import pairwise
@@ -59,7 +59,7 @@ def test_a_way_step_by_step() -> None:
     way = list(Move(0, (10.0, 20.0), at=1.0, until=6.0, step=2.0).way_from((0.0, 0.0)))
     assert way == [(3.0, (4.0, 8.0)), (5.0, (8.0, 16.0)), (6.0, (10.0, 20.0))]
     assert list(Move(0, (1.0, 2.0), at=3.0).way_from((0.0, 0.0, 7.0))) == [(3.0, (1.0, 2.0, 7.0))]
-    # Rounding errors must not add a step of length zero.
+    # Rounding errors must not add a step of zero length.
     assert len(list(Move(0, (1.0, 2.0), at=0.0, until=0.3, step=0.1).way_from((0.0, 0.0)))) == 3
 
 

@@ -1,4 +1,4 @@
-"""A mote of several parts: each part has its own frames, random numbers and tasks, but they share name and radio."""
+"""A mote of several parts: each has its own frames, draws and tasks; the mote has name, radio and battery."""
 
 import asyncio
 import copy

@@ -1,4 +1,4 @@
-"""Random networks obey the laws. The tests draw a few networks; `benchmarks.soak` draws many more."""
+"""Random networks obey the laws: a few networks in each test run, and many more in `benchmarks.soak`."""
 
 import asyncio
 from collections import Counter
@@ -32,7 +32,7 @@ def test_laws_hold_on_random_networks(seed: int) -> None:
 
 
 def test_the_networks_are_hard_enough() -> None:
-    """Each outcome of a frame occurs, since a law about an outcome that never occurs would not be tested."""
+    """Every way in which a frame can end occurs; a law about one that never occurs would always hold."""
     met: Counter[str] = Counter()
     # Collisions occur only on a Radio, which has its own fuzz tests.
     ends = [name for name in (*CAUSES, "duplicated", "in_flight") if name != "collided"]
@@ -46,7 +46,7 @@ def test_the_networks_are_hard_enough() -> None:
 
 
 def test_every_process_and_both_cores_run_the_same() -> None:
-    """The compiled core must give the same events and tables as the Python core, to the byte."""
+    """The Python core defines the compiled one: both give the same events and the same tables, to the byte."""
     code = "from tests.fuzzers.networks import hashes; print(*hashes(3, 8), sep='\\n')"
     here = hashes(3, 8)
     assert len(set(here)) == 8
@@ -200,7 +200,7 @@ def on_wires(faults: Iterable[Fault] = (), round_period: float = 1.0, **link: An
     return Network(topology.path(3), Link(**link), faults=faults, round_period=round_period)
 
 
-# Parameters that accept any real number: for each a function that creates a network, and two whole values to compare.
+# Parameters that accept non-integers; for each, a function that makes a network, and two whole values.
 WHOLE: dict[str, tuple[Callable[[Any], Network], tuple[int, int]]] = {
     "rate": (lambda x: on_wires(rate=x), (7, 10**25)),
     "budget": (lambda x: on_wires(budget=x), (50, 10**25)),

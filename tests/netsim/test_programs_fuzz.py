@@ -13,7 +13,7 @@ def test_random_programs_run_as_on_asyncios_loop(first: int) -> None:
 
 @pytest.mark.parametrize("drift", [1.0, 0.1, -0.25, -5e-5])
 def test_programs_by_a_clock_that_is_off_notice_nothing(drift: float) -> None:
-    """A wrong clock changes no program: sleeps, timeouts and timers all use the clock of the agent whose code runs."""
+    """Sleeps, timeouts and timers use the clock of the agent whose code runs, so a program notices no error."""
     assert [found for seed in range(25) if (found := difference(seed, 20 + 20 * (seed % 5), drift))] == []
 
 

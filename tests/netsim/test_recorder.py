@@ -122,7 +122,7 @@ def test_agents_that_crash_keep_their_recorder(tmp_path: Path) -> None:
         netsim.Network(netsim.topology.path(2), faults=[crash]).run({0: Counts(), 1: Counts()})
     rows = Recorder.read(tmp_path / "rows")
     assert rows.query("agent == 1")["count"].tolist() == [1, 2, 3, 4, 5, 6]
-    assert rows.query("agent == 0")["count"].iloc[-1] < 4  # the count restarted with the agent
+    assert rows.query("agent == 0")["count"].iloc[-1] < 4  # it restarted, so its count began again
     assert copy.deepcopy(recorder) is recorder
 
 

@@ -41,7 +41,7 @@ Made = tuple[Network, dict[Any, Agent], dict[str, Any]]
 
 
 class Beating(Agent):
-    """Sends heartbeats, and sets ``alone`` if it has received none for 0.55 s."""
+    """Sends heartbeats, and is ``alone`` after 0.55 s without one from others."""
 
     alone = False
 
@@ -96,7 +96,7 @@ def test_nothing_found_is_none() -> None:
 
 
 def test_a_planted_bug_is_shrunk_to_the_faults_that_it_needs_among_many() -> None:
-    """Node 2 receives from three nodes. It is alone only if no frame of these arrives; other faults do not matter."""
+    """Node 2 has three neighbours, so it is alone only if none of them reaches it; all other faults are irrelevant."""
 
     def make(*, seed: int) -> Made:
         graph = topology.star(4)  # a star with centre 0
@@ -140,7 +140,7 @@ def test_without_faults_only_seeds_vary() -> None:
     assert finding.tried == finding.seed + 1 > 1
     assert (finding.faults, finding.drawn, finding.words, finding.runs) == (Faults(), Faults(), "", 0)
     assert (finding.time, finding.message, finding.kind) == (1.0, "large", "invariant")
-    # Continue the search after the seed of the first finding; ``tried`` counts the seeds of this search.
+    # A search that starts after the finding must continue to the next one, and count its seeds.
     after = one(search(acting(draws), never_large, seeds=itertools.count(finding.seed + 1)))
     assert after.seed == finding.seed + after.tried
 
@@ -425,7 +425,7 @@ def test_a_deadlock_is_a_finding() -> None:
     assert finding.kind == "Stalled"
     assert "agent 1" in finding.message
     assert len(finding.faults) == 1
-    # With ``until`` the run ends at that time, so there is no deadlock.
+    # If the run has an end time, it cannot stall, so there is no finding.
     assert search(acting(waits), lambda agents: None, faults=[Lose(0, 1, 0.2)], seeds=[0]) is None
 
 
@@ -524,7 +524,7 @@ def test_settings_of_numpy_are_plain_in_the_command() -> None:
 
 
 def test_the_file_of_a_decorated_make_is_its_own() -> None:
-    # The wrapper that the decorator returns is defined in contextlib's file.
+    # The wrapper function is defined in the file of contextlib, but the file of ``make`` must be reported.
     decorated = suppress_nothing()(make)
     assert "test_search.py --seed 0" in again(search(decorated, lambda agents: False, seeds=[0]))
 
@@ -678,7 +678,7 @@ def test_a_run_without_violation_costs_hardly_more_than_the_run_itself() -> None
         assert search(beating, lambda agents: True, seeds=range(1)) is None
 
     def calls(work: Callable[[], None]) -> int:
-        """Return the number of function calls of ``work``, which is the same on every machine."""
+        """Return the number of function calls, a measure of cost that is the same on any machine."""
         kinds: Counter[str] = Counter()
         sys.setprofile(lambda frame, event, argument: kinds.update([event]))
         try:

@@ -18,7 +18,7 @@ from tests.fuzzers.programs import Slow
 
 
 class Ready(Agent):
-    """Task b is correct only because task a was created first."""
+    """Task b is right only because task a was created first, and so runs first."""
 
     async def run(self) -> None:
         self.ready, self.ok = False, True
@@ -36,7 +36,7 @@ class Ready(Agent):
 
 
 class Store(Agent):
-    """Lost update: frames arrive 1 ms apart and a write takes 1 ms, so a write ends just as the next frame arrives."""
+    """Lost update: an update takes 1 ms and frames are 1 ms apart, so in asyncio's order each is just in time."""
 
     def __init__(self) -> None:
         self.count = self.acked = 0
@@ -63,7 +63,7 @@ class Client(Agent):
 
 
 class Pool(Agent):
-    """Check-then-act: the last ticket is sold twice if one buyer checks at the instant the other's sale ends."""
+    """Check-then-act: the last ticket is sold twice if a buyer checks at the instant at which the other's sale ends."""
 
     def __init__(self) -> None:
         self.tickets = 1
@@ -82,7 +82,7 @@ class Pool(Agent):
 
 
 class Register(Agent):
-    """Last writer wins: replicas agree unless the frames of two writers arrive at the same time."""
+    """The last writer wins, so replicas may differ only if the frames of two writers arrive at the same instant."""
 
     def __init__(self, writes: str | None = None) -> None:
         self.writes, self.value = writes, ""
@@ -141,7 +141,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, float]]] = {
     "overtaken by 6 steps": (network(lambda: [Slow(6), Slow(6)]), all_ok, {"priorities": 3}),
     "overtaken by 12 steps": (network(lambda: [Slow(12), Slow(12)]), all_ok, {"priorities": 3}),
 }
-"""{name: (program, invariant, {method: the largest median number of seeds that searches may need})}."""
+"""For each program: how to make it, its invariant, and the largest allowed median of seeds that a search needs."""
 
 
 def holds(invariant: Any, agents: Mapping[Any, Any]) -> bool:
@@ -208,7 +208,7 @@ def test_what_is_overtaken_by_many_steps_is_one_hold() -> None:
 
 
 def test_faults_and_order_are_shrunk_apart() -> None:
-    """If the faults are not the cause, no fault remains; if the order is not, no change of order does."""
+    """Shrinking removes all faults if only the order matters, and all changes of order if only faults matter."""
 
     class Fragile(Agent):
         async def run(self) -> None:
@@ -336,7 +336,7 @@ def test_exploring_goes_by_the_number_of_changes() -> None:
 
 
 class Handover(Agent):
-    """At 1 s agent 1 checks whether agent 0's frame of that instant has arrived; agent 3 does so for agent 2's."""
+    """At 1 s, agents 0 and 2 send a frame without latency, and agents 1 and 3 check whether it has arrived."""
 
     ok = True
 
@@ -364,7 +364,7 @@ def test_over_links_without_latency_agents_come_in_any_order(method: Any) -> Non
     assert found is not None
     [change] = found.order
     first = next(name for name, agent in found.run.agents.items() if not agent.ok)
-    # The agent that acts first at 0 s also sets its timer first.
+    # The order of two agents at 1 s may also be changed at 0 s, where they set their timers.
     assert change.time in (0.0, 1.0)
     assert str(change) == f"at {change.time:g} s agent {first - 1}: agent {first} comes before agent {first - 1}"
     [note] = found.run.notes.to_dict("records")

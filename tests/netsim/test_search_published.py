@@ -122,7 +122,7 @@ class Keys(Server):
 
 
 class Broker(Agent):
-    """A node of a log in the service, node 0: it takes the next offset and stores a message there.
+    """A node of a log that uses the service at node 0: it takes the next offset, and stores a message there.
 
     Gossip Glomers, challenge 5b (fly.io/dist-sys/5b, 2023), on Maelstrom 0.2: its workload "kafka" reports a lost write
     if two messages get one offset. That happens if a node reads the offset and then writes the next one; Maelstrom's
@@ -162,7 +162,7 @@ def messages(agents: Any) -> int:
 
 
 class Etcd(Raft):
-    """A register on Raft. Clients ask any node that believes it is the leader.
+    """A register on Raft; its clients ask any node that believes to be the leader.
 
     etcd-io/etcd issue 741, 18 April 2014, shortly before etcd 0.4.0: a leader answers reads from its own state, even
     after the others have elected a new leader. etcd 2.0 still does so without ``quorum=true`` (issue 2837), which makes
@@ -214,7 +214,7 @@ def replicated(*, quorum: bool, seed: int = 1) -> Any:
 
 
 class Storage(Server):
-    """A counter, with a lock that expires after half a second; with fencing, the counter checks the lock's token.
+    """A counter with a lock that expires after half a second; with fencing, it also checks the lock's token.
 
     Kleppmann, "How to do distributed locking", 8 February 2016: a client that pauses for longer than its lease
     overwrites the next client's write, as in early versions of HBase. With increasing tokens, the storage refuses such

@@ -16,12 +16,12 @@ from tests.command import ROOT, call
 
 LECTURE = runpy.run_path(str(ROOT / "docs" / "examples" / "lecture.py"))
 EXAMPLE = runpy.run_path(str(ROOT / "docs" / "examples" / "raft.py"))
-# Raft assumes that a crashed server keeps what is on its disk, so the crashes keep the state.
+# Crashed servers keep their state, because Raft relies on its disk.
 CRASHES: dict[str, Any] = {"until": 2.5, "mean_duration": 0.1, "crashes": 6, "keeps_state": True}
 
 
 def cluster(version: str, longest: float = 0.15) -> partial[Any]:
-    """Return a `make` of four servers. ``longest`` is the longest wait (s) for a leader; by default all wait alike."""
+    """Return a `make` of four servers; by default, all wait equally long before they become candidates."""
     return partial(EXAMPLE["make"], version=version, agents=4, longest=longest)
 
 
@@ -41,7 +41,7 @@ def test_two_leaders_of_a_term_are_found_in_a_broken_raft_and_shrunk_to_two_cras
     assert finding.message == "term 4 has two leaders, 0 and 1"
     for fault in finding.faults:
         assert search(cluster("half"), one_leader_a_term(), seeds=[finding.seed], faults=[fault]) is None
-    # The right version survives the same crashes.
+    # The right version satisfies the invariant in spite of the same crashes.
     assert search(cluster("right"), one_leader_a_term(), seeds=[finding.seed], faults=finding.drawn) is None
 
 

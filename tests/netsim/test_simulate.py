@@ -29,7 +29,7 @@ from tests.parts import every, message_of
 
 
 class Till(Agent):
-    """Node 0 counts sales. It loses a sale if it reads the total for the next one before it has written the last."""
+    """Node 0 counts sales; it loses one if it reads the next sale before it has written the count of the last one."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -80,7 +80,7 @@ def uncalled() -> Iterator[None]:
 
 @contextmanager
 def called(**own: Any) -> Iterator[None]:
-    """Pretend that pytest runs a test with these options."""
+    """Pretend that pytest runs a test with the given options."""
     token = CALL.set(Call("tests/test_it.py::test_it", None, None, None, None)._replace(**own))
     try:
         yield
@@ -285,7 +285,7 @@ def test_what_cannot_be_is_refused_in_a_line(make: Any, message: str) -> None:
 
 
 def test_a_run_that_has_not_begun_can_be_shown() -> None:
-    # Test frameworks print the variables of a traceback's frames.
+    # Test frameworks print the variables in a traceback's frames, so a result must have a repr before its run.
     with pytest.raises(BadInput, match="must be the only one") as caught:
         simulate()(twice)(tills())
     assert any("not begun" in repr(entry.frame.f_locals.get("result")) for entry in caught.traceback)
@@ -443,7 +443,7 @@ def test_the_plugin_imports_nothing_of_netsim_until_it_is_used() -> None:
 def test_a_failing_test_prints_the_command_that_repeats_it(suite: Path) -> None:
     said = run_suite(suite, "-o", "asyncio_mode=strict")
     assert "1 failed, 2 passed" in said
-    # Under CI pytest repeats the whole message in its summary.
+    # Only lines with an E are read: under CI, pytest repeats the output in its summary.
     told = [line.removeprefix("E").strip() for line in said.splitlines() if line.startswith("E")]
     (again,) = (line for line in told if "again: pytest" in line)
     (replay,) = (line for line in told if "replay: " in line)

@@ -80,7 +80,7 @@ def test_random_graphs_come_from_the_seed_alone(build: Callable[[int], Graph]) -
     np.random.seed(2)  # noqa: NPY002
     again = build(3)
     assert edges_of(first) == edges_of(again)
-    # The order of edges must be equal, too, because it determines the order of neighbours.
+    # The order of edges must also be equal, because it determines the order of neighbours.
     assert list(first.edges) == list(again.edges)
     assert len({tuple(edges_of(build(seed))) for seed in range(6)}) == 6
     assert all(nx.is_connected(build(seed)) for seed in range(20))

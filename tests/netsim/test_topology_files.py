@@ -18,7 +18,7 @@ from netsim.errors import BadInput
 from tests.fuzzers import files
 from tests.parts import slow
 
-# Files in the format of the Internet Topology Zoo, written for this test, each with one defect that its files have.
+# Written for this test in the format of the Internet Topology Zoo, with a defect that occurs in its files.
 REPEATED = """Creator "somebody"
 graph [
   Network "Ours"

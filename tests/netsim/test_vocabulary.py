@@ -15,7 +15,7 @@ ROOMS = {
     "studies.experiment": importlib.import_module("netsim.studies.experiment"),
 }
 
-# Public names that may exist in several rooms, each time for the subject of the room.
+# Public names that several rooms (subpackages) define, with the meaning in each.
 TWICE = {
     "compare": "runs side by side: as a page, and as a table",
     "correlated": "a model with memory: of losses, and of delays",
@@ -26,7 +26,7 @@ TWICE = {
     "trace": "recorded losses, and recorded delays",
 }
 
-# {a name that no parameter may have: the name to use}.
+# Parameter names that must not occur, and the name to use instead.
 OTHERWISE = {
     **dict.fromkeys(("begins", "begin_s", "start_time"), "at"),
     **dict.fromkeys(("ends_at", "end_time", "stop"), "until"),
@@ -40,7 +40,7 @@ OTHERWISE = {
     **dict.fromkeys(("random_state", "rng_seed"), "seed"),
 }
 
-# {name of a parameter: how its annotation must begin}.
+# How the annotation of each of these parameters must begin.
 ANNOTATED = {
     "at": "float",
     "attempts": "int",
@@ -59,7 +59,7 @@ ANNOTATED = {
     "until": "float",
     "workers": "int",
 }
-# Exceptions, where a name has its meaning in another field: a path of parts or of generals; the rounds of rows.
+# Exceptions, in which the name has a different meaning: a dotted path, a chain of generals, round numbers of rows.
 APART = {
     "Ending.judge: rounds",
     "OralMessages.decide: path",
@@ -67,12 +67,12 @@ APART = {
     "Traitor.tell: path",
     "vary: path",
 }
-# Here seeds may be positional: an order is created from a seed, and method and seed name a run of an experiment.
+# The seed is the main argument here: an order is made from it, and a run of an experiment is identified by it.
 SEED_BY_PLACE = {"Order", "Experiment.play"}
 
 
 def public() -> Iterator[tuple[str, str, Any]]:
-    """Yield (room, name, object) for each public name."""
+    """Yield each public name: the room, the name, and the object."""
     for room, module in ROOMS.items():
         own = [name for name, found in vars(module).items() if getattr(found, "__module__", "") == module.__name__]
         for name in getattr(module, "__all__", own):
@@ -81,7 +81,7 @@ def public() -> Iterator[tuple[str, str, Any]]:
 
 
 def parameters() -> Iterator[tuple[str, inspect.Parameter]]:
-    """Yield each parameter of public functions, classes and methods, with the name of its function or class."""
+    """Yield the parameters of public functions, classes and methods, each with the name of its function or class."""
     for name, found in {id(found): (name, found) for _, name, found in public()}.values():
         members = {name: found}
         if inspect.isclass(found):

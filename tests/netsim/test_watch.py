@@ -269,7 +269,7 @@ def test_frames_leave_from_agents_that_are_shown_as_they_were(
                 assert known["time_s"] <= time
                 assert known[attribute] == value or (math.isnan(known[attribute]) and math.isnan(value))
                 messages += 1
-            # In the replay a frame has the colour that its sender had then; at one instant, that of the first message.
+            # In the replay, frames of one instant have the colour of their sender's state at the first of them.
             starts = columns["start"][columns["sender"] == number]
             first = dict(reversed(log[id(agent)]))
             for time in set(starts.tolist()):

@@ -56,7 +56,7 @@ def test_what_arrived_before_a_receiver_went_down_was_received() -> None:
 
     for up_again in (None, 1.2):
         network = Network(topology.path(2), Link(latency=0.1))
-        # Frames arrive at 0.1, 0.6, 1.1 and 1.6.
+        # Frames arrive at 0.1, 0.6, 1.1 and 1.6 s.
         network.at(0.8, lambda network=network: network.set_receiver(1, up=False))
         if up_again:
             network.at(up_again, lambda network=network: network.set_receiver(1, up=True))

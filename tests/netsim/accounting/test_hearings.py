@@ -1,4 +1,4 @@
-"""`netsim.Run.deliveries` against the agents' own records."""
+"""The table `netsim.Run.deliveries` equals what the agents recorded themselves."""
 
 from typing import Any
 

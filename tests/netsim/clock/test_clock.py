@@ -1,4 +1,4 @@
-"""Event loops on simulated time."""
+"""Event loops whose time is simulated."""
 
 import asyncio
 import contextvars

@@ -1,4 +1,4 @@
-"""Vectors coded in parts: decoded values, costs in bits, and refusals."""
+"""Vectors coded in several parts: decoded values, sizes in bits, and refused settings."""
 
 import numpy as np
 import pytest

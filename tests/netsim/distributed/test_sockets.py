@@ -1,4 +1,4 @@
-"""One network's agents in several processes (docs/sockets.md): equal to a simulation, with differences reported."""
+"""A network in several processes (docs/sockets.md) gives a simulation's results, and reports where it cannot."""
 
 import asyncio
 import re

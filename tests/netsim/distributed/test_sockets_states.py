@@ -49,7 +49,6 @@ def test_an_agent_is_given_what_was_written_of_it() -> None:
     there.added = frozenset({1, 2})  # type: ignore[attr-defined]
     states.append(writer.state(0))
     count = len(arrays)
-    # Nothing has changed, so nothing is written.
     assert writer.state(0) == b""
     assert len(arrays) == count
     for digest, raw in arrays.items():

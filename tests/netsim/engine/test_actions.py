@@ -13,7 +13,7 @@ from tests.parts import message_of
 
 
 class Notes(Agent):
-    """Calls a function, and then records in a shared list when it wakes."""
+    """Calls a function at its start, and records each of its wake-ups in a shared list."""
 
     def __init__(self, seen: list[str], first: Callable[[], None] = lambda: None) -> None:
         self.seen = seen
@@ -63,7 +63,7 @@ def test_a_link_that_is_cut_at_0_carries_nothing() -> None:
 
 
 def test_actions_come_in_the_order_in_which_they_were_given_and_before_agents() -> None:
-    """This includes actions that are planned during the run, after agents have set timers for the same time."""
+    """This also holds for actions planned during the run, after agents have set timers for the same time."""
 
     def plan(network: Network, seen: list[str]) -> None:
         for i in range(3):

@@ -159,7 +159,7 @@ class KeepsInACycle(Agent):
 
 
 class WaitsForItInVain(Agent):
-    """Waits for a result of a task that fails; the report must name the task's error, not the wait."""
+    """Waits for something that its failed task should have provided: the report must name the error, not the wait."""
 
     async def run(self) -> None:
         self.task = asyncio.create_task(part())
@@ -244,7 +244,7 @@ def test_a_group_that_handles_its_childrens_errors() -> None:
 
 
 def test_a_task_belongs_to_the_agent_that_made_it() -> None:
-    """This holds for tasks created in a callback, in a task of a task, or while answering another agent's request."""
+    """Tasks created in a callback, in another task, or while answering another agent's request."""
 
     class Asker(Agent):
         async def run(self) -> None:
@@ -376,7 +376,7 @@ def test_async_generators_are_closed_at_the_end_and_their_errors_told() -> None:
 
 
 def test_links_are_none_the_worse() -> None:
-    """Frames sent by background tasks are counted in the same way as all others."""
+    """Frames sent by background tasks are counted like all other frames."""
 
     class Chats(Agent):
         async def run(self) -> None:

@@ -29,7 +29,7 @@ class Full(netsim.RoundAgent):
 def test_agents_of_former_runs_are_collected() -> None:
     ring = topology.ring(4)
     former: list[weakref.ref[Full]] = []
-    # A full collection runs once there are as many new objects as old ones; a run leaves 20,000 lists.
+    # A full collection starts when there are as many new objects as old ones. Each run leaves 20,000 lists.
     most = 30 + 2 * len(gc.get_objects()) // 20_000
     while all(agent() is not None for agent in former):
         assert len(former) < most
@@ -43,7 +43,7 @@ def test_no_collection_during_a_run_looks_at_what_was_built() -> None:
     looked_at: list[bool] = []
 
     class Looks(netsim.Agent):
-        """Records whether the collector is enabled while the agent runs."""
+        """Records whether the collector tracks its internal object `_netsim`, which was built before the run."""
 
         async def run(self) -> None:
             looked_at.append(any(each is self._netsim for each in gc.get_objects()))

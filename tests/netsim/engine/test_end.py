@@ -17,7 +17,7 @@ from tests.parts import message_of, on_loop, slow
 
 
 class Goodbye(Agent):
-    """Sends a goodbye as it ends, immediately or after some time."""
+    """Sends a goodbye as it ends, immediately or after a delay."""
 
     def __init__(self, after: float = 0.0) -> None:
         self.after = after
@@ -50,7 +50,7 @@ def test_a_run_ends_at_its_time_however_long_agents_take_to_end(after: float) ->
 
 
 class GoodbyeInParts(Agent):
-    """Also sends goodbyes from tasks, in a group and in the background, by send, request and reply."""
+    """Its tasks also send goodbyes: by send, request and reply, in a group and in the background."""
 
     async def run(self) -> None:
         self.task = asyncio.create_task(self.part())
@@ -90,7 +90,7 @@ def test_an_error_beside_a_goodbye_is_one() -> None:
 
 
 def test_the_refusal_of_another_run_is_an_error() -> None:
-    """The error RunOver is ignored only for a run that has ended; in a running one the agent has failed."""
+    """An agent may raise RunOver without a report only after its run has ended; before, it is the agent's failure."""
 
     class Raises(Agent):
         async def run(self) -> None:
@@ -143,7 +143,7 @@ def test_on_a_shared_loop_nothing_changes_a_finished_run(until: float | None) ->
         assert asyncio.all_tasks() == before
         ended = summary(run)
         await asyncio.sleep(20.0)
-        # The inboxes do not change, not even when they are inspected.
+        # Inspecting an inbox must not deliver further frames either.
         assert [len(agent.inbox) for agent in agents.values()] == [len(agent.inbox) for agent in agents.values()]
         assert summary(run) == ended
 
@@ -366,7 +366,7 @@ async def swallow(me: Agent) -> None:
 
 
 async def swallow_all(me: Agent) -> None:
-    """Catch every exception, even the one that closes the coroutine."""
+    """Suppress every exception, including the GeneratorExit that closes the coroutine."""
     while True:
         with suppress(BaseException):
             await asyncio.sleep(1.0)
@@ -481,7 +481,7 @@ def test_an_idle_network_is_left_at_once() -> None:
 
 @pytest.mark.usefixtures("nothing_frozen")
 def test_runs_in_threads_leave_the_collector_as_it_was() -> None:
-    """The runs overlap in time, without one being inside the other."""
+    """The two runs overlap in time, and neither is inside the other."""
     first_runs, second_runs, first_ended = threading.Event(), threading.Event(), threading.Event()
 
     class First(Agent):

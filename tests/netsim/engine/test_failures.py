@@ -257,7 +257,7 @@ class Waiter(Agent):
         ("event", "Event.wait()", "asyncio.Event().wait()"),
         ("future", "a future", "create_future"),
         ("group", "TaskGroup.__aexit__()", "async with asyncio.TaskGroup"),
-        # The agent awaits its own coroutine inside one of asyncio's.
+        # Here a coroutine of the agent is awaited inside a coroutine of asyncio.
         ("limit", "Event.wait()", "asyncio.Event().wait()"),
         # The report does not name the innermost coroutine of asyncio, because it differs between Python versions.
         ("within", "wait_for()", "asyncio.wait_for(asyncio.Event"),

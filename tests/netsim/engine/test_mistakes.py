@@ -1,4 +1,4 @@
-"""Beginners' mistakes: an error of one line names each mistake and the line of code."""
+"""Beginners' mistakes: each is reported in one line that names the mistake and its place in the code."""
 
 import asyncio
 import random
@@ -95,7 +95,7 @@ def test_global_random_numbers_are_warned_of(draw: Callable[[], object]) -> None
 
 
 def test_what_other_threads_draw_is_not_blamed_on_agents() -> None:
-    """The thread of a Dask cluster's loop draws random numbers, for instance, through functions imported earlier."""
+    """The thread of a Dask cluster's loop draws in this way, through functions that were imported earlier."""
     drawn = threading.Event()
     functions = [random.random, random.randint, random.choice]
 

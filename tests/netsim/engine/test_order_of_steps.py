@@ -131,7 +131,7 @@ def test_frames_of_one_time_come_in_any_order_but_those_of_a_link_in_theirs() ->
 
 
 class Rounds(netsim.Agent):
-    """Has a second task, which sleeps until the end of the first round."""
+    """Takes part in rounds, while a second task sleeps until the end of the first round."""
 
     async def run(self) -> None:
         self.log: list[str] = []

@@ -135,7 +135,7 @@ class Stepped(netsim.StateAgent):
 
 
 class SteppedAtOnce(Stepped):
-    """Defines `step_all` as well."""
+    """Also defines `step_all`, so that its steps may be batched."""
 
     def step(self, state: Array, heard: Heard) -> Array:
         return averaged(state, heard)
@@ -153,7 +153,7 @@ class OwnStep(SteppedAtOnce):
 
 
 class OwnSum(SteppedAtOnce):
-    """Has a `step_all` that returns states which share memory, or None in some rounds."""
+    """Its `step_all` returns an array whose rows share memory, and returns None in every other round."""
 
     @classmethod
     def step_all(cls, states: Array, heard: HeardByAll) -> Array | None:
@@ -186,7 +186,7 @@ KINDS: list[type[Any]] = [Noted, Waits, WaitsInTime, Helped, Alone, Stepped, Wit
 
 
 def outcome(network: Network, agents: dict[Any, Any], at_once: bool, **settings: Any) -> tuple[Any, ...]:
-    """Run agents, batched or not; return everything that can be observed of the run."""
+    """Run agents with or without batching; return everything observable of the run."""
     error = ""
     with mock.patch.object(round_scheduler, "ENABLED", at_once):
         try:
@@ -309,7 +309,7 @@ def test_mistakes_are_the_same_at_once_or_not(kind: type[Noted], place: int) -> 
 
 
 class Odd(BaseException):
-    """An error that is not an `Exception`."""
+    """An exception that is not derived from `Exception`."""
 
 
 @every("error", [Odd, asyncio.CancelledError, GeneratorExit, StopIteration, StopAsyncIteration])
@@ -386,7 +386,7 @@ def test_states_of_all_that_share_memory_become_states_of_their_own() -> None:
 def test_step_and_step_all_agree_if_states_are_unalike() -> None:
     def run(at_once: bool) -> tuple[Any, ...]:
         agents = {i: SteppedAtOnce(3, float(i)) for i in GRAPH}
-        # The first state has another type than float64, so `step_all` must not be used.
+        # At first, agent 1's state has another dtype; `step_all` is only used if all states are float64.
         agents[1].state = np.array([1, 2])
         return outcome(Network(GRAPH), agents, at_once)
 

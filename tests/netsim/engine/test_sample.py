@@ -128,7 +128,7 @@ def test_progress_and_probes_are_told_of_each_row() -> None:
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_what_arrives_at_the_very_time_has_arrived(reads: bool) -> None:
-    """A frame that arrives at the time of a sample counts as arrived, whether or not an agent reads it then."""
+    """A frame that arrives at the time of a row counts, whether or not it is read; a waiting reader has handled it."""
 
     class Sleeper(Reader):
         async def run(self) -> None:
@@ -148,7 +148,7 @@ def test_what_arrives_at_the_very_time_has_arrived(reads: bool) -> None:
 
 
 def test_all_that_is_due_has_happened_however_long_it_takes() -> None:
-    """A chain of messages, callbacks and tasks without latency, all at one instant, precedes the row of that time."""
+    """The row of an instant comes after all zero-latency messages, callbacks and tasks of that instant."""
 
     class Relay(Agent):
         def __init__(self) -> None:

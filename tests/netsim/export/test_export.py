@@ -51,7 +51,7 @@ STRANGE: list[Hashable] = [
 
 
 def tshark(path: Path, *words: str) -> list[str]:
-    """Return the lines that tshark prints for a file."""
+    """Return the lines that tshark prints for a capture file."""
     assert TSHARK
     done = subprocess.run([TSHARK, "-r", str(path), *words], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
@@ -74,7 +74,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 @pytest.fixture(scope="module")
 def path(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # Write pcapng also for the trace of a Radio, whose run would be exported as IEEE 802.15.4.
+    # `export.write_pcapng` also accepts the trace of a Radio; the run itself would be exported as IEEE 802.15.4.
     return export.write_pcapng(run.trace, tmp_path_factory.mktemp("export") / "run.pcapng", about=About("Mine"))
 
 

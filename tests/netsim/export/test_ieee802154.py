@@ -51,7 +51,7 @@ def path(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def parsed(packet: pcapng.Packet) -> dict[str, Any]:
-    """Return the parts of a packet: TAP header, MAC header, content, and whether the FCS is correct."""
+    """Return a packet's fields: TAP elements, MAC header, content, and whether its check sequence (FCS) is right."""
     version, length = struct.unpack_from("<BxH", packet.captured)
     assert version == 0
     elements, place = {}, 4
@@ -73,7 +73,7 @@ def parsed(packet: pcapng.Packet) -> dict[str, Any]:
 
 
 def remainder(frame: bytes) -> int:
-    """Return the FCS of IEEE 802.15.4-2020, 7.2.11, with its shift register: the lowest bit of each byte is first."""
+    """Return the FCS of IEEE 802.15.4-2020, 7.2.11, computed by its shift register, lowest bit of each byte first."""
     register = 0
     for byte in frame:
         for bit in range(8):
@@ -139,7 +139,7 @@ def test_packets_are_the_rows_of_on_air(run: Run, path: Path) -> None:
             continue
         assert (parts["from"], parts["to"]) == (addresses[row["sender"]], addresses[receiver])
         assert parts["wants_ack"] == (receiver is not None)
-        # Repeated frames have the same sequence number; each further fragment increments it.
+        # Repetitions of a frame share its sequence number; each new fragment increments it.
         known = numbers.setdefault(row["sender"], {})
         assert parts["number"] == known.setdefault((row["message"], row["fragment"]), len(known) % 256)
         # The emulated frame also has 6 bytes before the MAC header, so its length equals the exported one.

@@ -60,11 +60,11 @@ def test_a_crash_with_its_state_kept() -> None:
     # Node 0 restarts during round 7, joins the next round, and ends together with the other nodes.
     assert agents[0].rounds_of == [1, 2, 3, 8, 9, 10]
     assert run.ended_at == 10
-    # In round 3 node 0 had broadcast before it failed.
+    # Node 0 fails in round 3, after its broadcast of that round.
     assert [0 in agents[1].heard[k] for k in range(1, 11)] == [k in (1, 2, 3, 8, 9, 10) for k in range(1, 11)]
     table = run.ledger.table("receiver")
     down = dict(zip(table["receiver"], table["receiver_down"], strict=True))
-    # Three neighbours send in rounds 4, 5 and 6; the frames of round 7 arrive at 6.1 s, when node 0 is still down.
+    # Three neighbours send in rounds 4, 5 and 6. The frames of round 7 arrive at 6.1 s, when node 0 is still down.
     assert down == {0: 12, 1: 0, 2: 0, 3: 0}
 
 
@@ -78,7 +78,8 @@ def test_a_crash_without_its_state_begins_as_before_the_run() -> None:
 def test_a_node_may_fail_again_and_again() -> None:
     agents, _ = talk([Crash(0, at=k + 0.5, until=k + 0.7, keeps_state=True) for k in range(9)])
     assert agents[0].lives == 10
-    # Node 0 fails after its broadcast and restarts before the round closes, so it receives frames only in the last.
+    # Node 0 fails after its broadcast and restarts before the round closes, so it receives frames only in the last
+    # round.
     assert agents[0].rounds_of == list(range(1, 11))
     assert list(agents[0].heard) == [10]
     assert all(0 in agents[1].heard[k] for k in range(1, 11))
@@ -94,7 +95,7 @@ def test_failures_that_overlap_end_with_the_last() -> None:
 def test_leaving_and_joining() -> None:
     agents, run = talk([Leave(0, at=4.0), Join(1, at=3.0)])
     assert agents[0].rounds_of == [1, 2, 3, 4]
-    # Node 0 fails at 4 s, before round 4 closes at the same instant.
+    # Node 0 fails at 4 s, just before round 4 closes at the same instant.
     assert sorted(agents[0].heard) == [1, 2, 3]
     assert agents[1].rounds_of == list(range(4, 11))
     assert run.ended_at == 10
@@ -266,7 +267,8 @@ def test_who_had_ended_still_answers_and_does_not_begin_anew() -> None:
     agents = {0: Asked(), 1: Asked()}
     faults = [Crash(0, at=0.9, until=1.2, keeps_state=True), Crash(0, at=2.5, until=2.9)]
     Network(topology.path(2), Link(latency=0.01), faults=faults).run(agents)
-    # Requests arrive at 0, 1.02, 2.52 (the node is down) and 4.02 s, when its state is that before the run.
+    # Requests are made at 0, 1.02, 2.52 and 4.02 s. Node 0 is down for the second and third; the last restart reset its
+    # state.
     assert agents[1].heard == [1, None, None, 0]
 
 
@@ -347,7 +349,7 @@ def test_a_partition_cuts_what_joins_the_sides_and_heals() -> None:
     agents, _ = talk([Partition({0, 1}, at=3, until=5), LinkDown(0, 2, at=4, until=7)])
     assert silent_rounds(agents[0], 1) == silent_rounds(agents[3], 2) == []
     assert silent_rounds(agents[0], 3) == silent_rounds(agents[2], 1) == [4, 5]
-    # Two faults cut this link.
+    # Two overlapping faults cut this link; it recovers when the later one ends.
     assert silent_rounds(agents[0], 2) == silent_rounds(agents[2], 0) == [4, 5, 6, 7]
 
 
@@ -396,7 +398,7 @@ def test_jitter_delays_each_frame_by_its_own_amount() -> None:
     assert (times[during] >= 0.1).all()
     assert (times[during] < 0.6).all()
     assert len(set(times[during])) == 4 * 12
-    # Delays are uniform: the tolerance is four standard deviations of the mean of 48 draws.
+    # The tolerance is four standard deviations of the mean of 48 uniform draws.
     assert abs(times[during].mean() - 0.35) < 4 * 0.5 / math.sqrt(12 * 48)
     assert run.trace_hash != plain.trace_hash
 
@@ -469,7 +471,7 @@ def test_a_straggler_sends_late() -> None:
     assert sent == [0, 1, 2.5, 3.5, 4.5, 5, 6, 7, 8, 9]
     assert silent_rounds(agents[1], 0) == []
     agents, run = talk([Straggler(0, 0.95, at=1.5, until=4.5)])
-    # The delay of 0.95 s and the latency of 0.1 s together exceed a round.
+    # A delay of 0.95 s and a latency of 0.1 s together exceed a round of 1 s.
     assert silent_rounds(agents[1], 0) == [3, 4, 5]
     assert run.ledger.table([])["late"].iloc[0] == 9
 
@@ -700,7 +702,7 @@ def test_an_answer_and_what_it_sets_off_are_by_the_clock_of_who_answers() -> Non
 
     agents: dict[int, Any] = {0: Asks(), 1: Answers()}
     Network(topology.path(2), faults=[ClockSkew(1, drift=1.0), ClockSkew(0, offset=1.0)]).run(agents)
-    # The note is made at 4 s, which is 2 s by a clock at half speed.
+    # Agent 0's clock shows 3 s at 4 s. Agent 1's clock, at half speed, shows 2 s then; it sleeps 2 s by it, until 4 s.
     assert (agents[0].told, agents[0].thought, agents[1].noted) == (2.0, 3.0, 4.0)
 
 
@@ -905,7 +907,7 @@ def test_drawn_sizes_are_uniform_and_change_nothing_else(size: str) -> None:
 
     def drawn(**more: Any) -> tuple[Faults, list[Fault]]:
         faults = Faults.draw(topology.ring(400), until=100, seed=3, **more, **{kind: 400})
-        # Subclasses of Fault have these fields, but the base class does not.
+        # The base class has no such field; each kind of fault defines its own.
         same: Any = {field: None if size == "duration" else 0.5}
         return faults, [dataclasses.replace(fault, **same) for fault in faults]
 
@@ -966,7 +968,7 @@ def test_agents_cannot_know_that_all_clocks_are_slow_in_a_slow_world(first: int)
 
 
 def test_a_fault_elsewhere_changes_no_draw() -> None:
-    """Law 2: a fault does not change the events of links that it does not affect."""
+    """Law 2: events on links without the fault are the same as in a run without faults."""
     link = Link(latency=latency.uniform(0.0, 0.8), loss=0.3)
 
     def ends(faults: list[Fault]) -> list[Any]:

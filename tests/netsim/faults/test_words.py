@@ -56,7 +56,7 @@ def test_one_direction_ends_alone(begins: str, ends: str, kind: type[LinkDown] |
     assert both == Faults([kind(3, 4, 1, 9, one_way=True), kind(4, 3, 1, 2, one_way=True)])
     assert parse(f"5 {ends} 3->4", RING, both) == Faults([kind(3, 4, 1, 5, one_way=True), both[1]])
     assert parse(f"1 {begins} 3-4; 1 {ends} 4->3", RING) == Faults([kind(3, 4, 1, one_way=True)])
-    # A text for both directions ends faults of either direction; a text for the other direction ends none.
+    # An end for both directions ends a fault of one direction. An end for the opposite direction ends none.
     assert parse(f"1 {begins} 3->4; 2 {ends} 4-3", RING) == Faults([kind(3, 4, 1, 2, one_way=True)])
     with pytest.raises(BadInput, match=f"{ends} 4->3': must be of a link"):
         parse(f"1 {begins} 3->4; 2 {ends} 4->3", RING)
@@ -73,7 +73,7 @@ def test_a_heal_of_both_directions_ends_a_one_way_partition() -> None:
 def test_a_restart_ends_a_crash_and_heal_a_cut() -> None:
     assert parse("1.2 crash 3; 2 restart 3", RING) == Faults([Crash(3, 1.2, until=2)])
     assert parse(["2 restart 3 keeping state", "1.2 crash 3"], RING) == Faults([Crash(3, 1.2, 2, keeps_state=True)])
-    # "heal" ends a cut whichever end is named first, and a partition that cuts the link; other faults stay.
+    # A heal may name the link's ends in any order, and it may name any link that a partition cuts. Other faults stay.
     assert parse(["2 cut 3-4", "2.5 heal 4-3"], RING) == Faults([LinkDown(3, 4, 2, until=2.5)])
     assert parse(["1 partition 0,1", "3 heal 1-2"], RING) == Faults([Partition([0, 1], 1, until=3)])
     assert parse(["1 cut 3->4", "3 heal 3->4"], RING) == Faults([LinkDown(3, 4, 1, 3, one_way=True)])
@@ -231,7 +231,7 @@ def test_one_frame_is_lost_in_one_direction(to_all: bool, medium: str) -> None:
 def test_two_lose_two_and_a_cut_link_loses_none() -> None:
     assert told([Lose(0, 1, at=1.5)] * 2).ledger.table([])["lost"].item() == 2
     run = told([Lose(0, 1, at=1.5), LinkDown(0, 1, at=1.5, until=3.5)])
-    # "lose" applies to the next frame that the link accepts; frames that it refuses do not count.
+    # The one frame to lose is counted among the frames sent over the link, and a cut link sends none.
     assert [run.agents[1].heard[k] for k in range(1, 6)] == [[0, 2], [0, 2], [2], [2], [2]]
     assert (run.ledger.table([])["lost"].item(), run.ledger.table([])["link_down"].item()) == (1, 4)
 

@@ -105,7 +105,7 @@ def test_graphs_have_the_edges_that_the_file_lists(name: str, edges: list[tuple[
         ("gephi.csv", ("a", "b"), {"weight": 1.5}),
         ("links.csv", ("gateway", "hall"), {"latency": 0.005, "rate": 250e3, "loss": 0.1}),
         ("links.csv", ("hall", "attic"), {"latency": 0.02, "rate": 250e3}),
-        # The capacity is the installed one or else the smallest module's; the weight is the routing cost, if given.
+        # Capacity is the installed one, or else the smallest module; the weight is the routing cost, if given.
         ("sndlib.txt", ("Oslo", "Bergen"), {"capacity": 155.0, "weight": 3.0}),
         ("sndlib.txt", ("Oslo", "Hamar"), {"capacity": 2500.0}),
         ("sndlib.xml", ("Oslo", "Bergen"), {"capacity": 155.0, "weight": 3.0}),
@@ -134,7 +134,7 @@ def test_attributes_become_links() -> None:
     assert len(found) == 2 * table.number_of_edges()
     assert found["attic", "hall"] == found["hall", "attic"] == Link(latency=0.02, rate=250e3, queue=7)
     assert found["gateway", "server"] == Link(latency=0.001, rate=1e9, loss=0.0, queue=7)
-    # The latency is that of 200 km at two thirds of the speed of light.
+    # The latency of 1 ms is that of 200 km at two thirds of the speed of light.
     assert found["server", "far"] == Link(latency=0.001, rate=1e3, queue=7)
     assert found["zoo", "far"] == Link(rate=155e6, queue=7)
     run = Network(table, links=found).run({node: Rounder(1) for node in table})
@@ -343,7 +343,7 @@ def test_rssi_makes_a_radio() -> None:
     run = Network(found.graph, found.link, medium=found.radio, seed=1).run({n: Rounder(30) for n in found.graph})
     got = run.ledger.table(by=["sender", "receiver"]).set_index(["sender", "receiver"])["delivered"]
     assert got["a", "b"] > 10
-    # −120 dBm is 20 dB below the noise, so nothing is received.
+    # −120 dBm is 20 dB below the noise, so no frame is received.
     assert got["c", "b"] == 0
 
 
@@ -354,7 +354,7 @@ READ = [Packet(0.0, 60), Packet(0.25, 1500), Packet(2.0, 90)]
 
 
 def pcap(order: str, nano: bool) -> bytes:
-    """Return a pcap capture that stores at most 40 bytes of a packet."""
+    """Return a pcap capture that stores at most 40 bytes of each packet."""
     unit = 1 if nano else 1000
     head = struct.pack(f"{order}IHHiIII", 0xA1B23C4D if nano else 0xA1B2C3D4, 2, 4, 0, 0, 40, 1)
     records = (

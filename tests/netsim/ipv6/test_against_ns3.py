@@ -19,7 +19,7 @@ def test_frames_carry_the_bytes_of_ns3() -> None:
 
 @pytest.mark.parametrize("name", sorted(PORTS))
 def test_ns3_sends_one_byte_more_for_ports_that_begin_alike(name: str) -> None:
-    """ns-3 sends NHC 0xF0 with both ports in full; netsim sends 0xF2, without the first byte of the source port."""
+    """ns-3 uses NHC 0xF0 with both ports in full; netsim uses 0xF2, which omits the first byte of the source port."""
     assert b"".join(stored()[name]) == b"".join(in_netsim(name)).replace(
         b"\xf2\x00\xf0\x00", b"\xf0\xf0\x00\xf0\x00", 1
     )

@@ -55,7 +55,7 @@ def test_what_is_read_is_what_was_written() -> None:
 
 
 def test_bytes_of_a_datagram_between_neighbours_are_those_of_the_rfc() -> None:
-    """The first bytes follow figure 1 of RFC 6282, the ports its section 4.3.3, and the checksum RFC 8200, 8.1."""
+    """First bytes as in figure 1 of RFC 6282, ports as in its 4.3.3, and the checksum of RFC 8200, 8.1."""
     packet = ip.udp(ip.address(ip.LOCAL, 1), ip.address(ip.LOCAL, 2), 0xF0B1, b"hello")
     # 011 dispatch, 11 no flow, 1 next header compressed, 10 hop limit 64; both addresses from the MAC header: 3 and 3.
     # UDP: 11110, checksum in line, both ports in four bits. The checksum by hand: the sum of all words, complemented.

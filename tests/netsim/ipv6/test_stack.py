@@ -30,7 +30,7 @@ from tests.parts import only_with
 PRESET = presets.ieee802154()
 CONTEXT = ("-o", "6lowpan.context0:fd00::/64", "-o", "udp.check_checksum:TRUE")
 FRAME_BYTES = 17
-# A message that fits in one frame has at most this number of bits on the air.
+# The largest size on the air (bits) of a message that fits in one frame.
 MOST_OF_ONE = 8 * 100
 
 
@@ -398,7 +398,7 @@ async def tells(agent: Any) -> None:
 def test_a_lost_fragment_loses_the_datagram() -> None:
     run = network(nx.Graph([(0, 1)]), loss=0.3).run({0: Actor(tells), 1: (ear := Listener())}, trace=True, until=200)
     assert len(run.on_air) == 3 * 100
-    # A message crosses three links, each with probability 0.7: 0.7³ is 0.34.
+    # All three fragments of a datagram arrive with probability 0.7³ = 0.34.
     found = netsim.testing.counts(run)
     assert 20 <= found["delivered"] <= 50
     assert found["delivered"] + found["lost"] == 100
@@ -409,7 +409,7 @@ def test_a_message_in_a_round_arrives_in_its_round() -> None:
     rounds = {node: netsim.testing.Rounder(10) for node in range(2)}
     network(topology.path(2)).run(rounds)
     heard = [each for agent in rounds.values() for each in agent.heard]
-    # Not all arrive: both senders begin at one instant, and sometimes draw the same back-off.
+    # Both nodes start at the same instant and sometimes draw the same back-off, so some frames collide.
     assert len(heard) > 10
     assert all(number == payload for number, _, payload in heard)
 

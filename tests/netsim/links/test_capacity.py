@@ -22,7 +22,7 @@ from tests.parts import slow
 
 MEGABIT = sized(125_000)
 Offers = dict[tuple[Any, Any], list[tuple[float, int]]]
-"""{link: [(time in s at which a message is offered, its bytes)]}, in order of time."""
+"""For each link, the messages offered as (time in s, size in bytes), in order of time."""
 
 
 def run(graph: "nx.Graph[Any]", offers: Offers, link: Link | None = None, **settings: Any) -> Run:
@@ -73,7 +73,7 @@ def test_senders_share_a_downlink() -> None:
 
 
 def test_speeds_change_as_transfers_begin_and_end() -> None:
-    # The first transfer is alone for 1 s; two then have 1 Mbit/s each until the first ends at 3 s; one remains.
+    # The first stream is alone for 1 s. Then both have 1 Mbit/s until the first ends at 3 s, and the second speeds up.
     offers: Offers = {(0, 1): [(0.0, 250_000)], (0, 2): [(1.0, 250_000)]}
     assert near(arrivals(run(topology.star(3), offers, uplink=1e6)), {(0, 1): [3.0], (0, 2): [4.0]})
 
@@ -91,7 +91,7 @@ def test_what_a_link_cannot_use_is_left_to_others() -> None:
 def filled(
     moving: list[tuple[Any, Any]], up: Mapping[Any, float], down: Mapping[Any, float], rates: Mapping[Any, float]
 ) -> dict[tuple[Any, Any], float]:
-    """Progressive filling, as in textbooks: raise all speeds until a capacity is full, fix its speeds, and continue."""
+    """Return speeds by progressive filling: raise all until a capacity is full, fix the streams that use it, repeat."""
     speed, free = dict.fromkeys(moving, 0.0), set(moving)
     while free:
         steps = [rates.get(link, math.inf) - speed[link] for link in free]
@@ -116,7 +116,7 @@ def filled(
 
 
 def by_recursion(offers: Offers, *limits: Mapping[Any, float]) -> dict[tuple[Any, Any], list[float]]:
-    """Return when each message has left, computed from event to event, between which speeds are constant."""
+    """Return the departure time of each message, computed from event to event at constant speeds."""
     waiting, now = {link: list(each) for link, each in offers.items()}, 0.0
     left = {link: 8.0 * each[0][1] for link, each in waiting.items()}
     ends: dict[tuple[Any, Any], list[float]] = {link: [] for link in offers}
@@ -187,7 +187,7 @@ KINDS = [
 
 @pytest.mark.parametrize("settings", KINDS, ids=lambda settings: "-".join(settings))
 def test_capacities_without_end_change_nothing(settings: dict[str, Any]) -> None:
-    """Capacities that never limit anything do not change outcomes and times, which the links' rates determine."""
+    """With capacities that never bind, outcomes and times are the same as without capacities."""
     graph = topology.complete(4)
     rng = np.random.default_rng(1)
     offers = {
@@ -242,7 +242,7 @@ def test_frames_that_the_end_cuts_off_are_in_flight() -> None:
 
 
 def test_the_books_are_closed_when_the_run_is_over() -> None:
-    """Counts are final at the end of a run, even if the loop continues with other runs."""
+    """The event loop may continue after the run, for example with other runs."""
 
     async def fail(me: Actor) -> None:
         await asyncio.sleep(1.0)

@@ -1,4 +1,4 @@
-"""Every link model accepts numpy's numbers, and refuses any other object in one line."""
+"""Every link model accepts numpy's number types, and refuses non-numbers with a one-line error."""
 
 import math
 from collections.abc import Callable

@@ -25,7 +25,7 @@ from tests.parts import every, slow
 MEGABIT = sized(125_000)
 EACH_SECOND = [(float(second), "x") for second in range(30)]
 WIRES = {"capacities": {"uplink": 1e15}, "links": {}}
-"""Settings for transfers that share a capacity, here a vast one, in place of queues of links."""
+"""Frames wait in the queues of links, or they are transfers that share a capacity, here one that never binds."""
 
 
 def arrivals(link: Link, plan: Sequence[tuple[float, Any]], *faults: Fault, workers: int = 1, **settings: Any) -> Any:
@@ -43,14 +43,14 @@ def arrivals(link: Link, plan: Sequence[tuple[float, Any]], *faults: Fault, work
 def test_a_rate_that_halves_midway_takes_half_as_long_again(capacities: dict[str, float]) -> None:
     halves = LinkChange(0, 1, at=0.5, rate=0.5e6)
     assert arrivals(Link(rate=1e6), [(0.0, MEGABIT)], halves, **capacities) == ([1.5], {"delivered": 1})
-    # The change is temporary: 0.5 Mbit are sent until 0.5 s, 0.25 Mbit more until 1 s, and so on.
+    # With a temporary change, 0.5 Mbit have left by 0.5 s, another 0.25 Mbit by 1 s, and then 1 Mbit/s applies again.
     a_while = LinkChange(0, 1, at=0.5, until=1.0, rate=0.5e6)
     times, _ = arrivals(Link(rate=1e6, latency=0.25), [(0.0, MEGABIT)] * 3, a_while, **capacities)
     assert times == pytest.approx([1.5, 2.5, 3.5])
     at_once = LinkChange(0, 1, at=0.5, rate=math.inf)
     times, _ = arrivals(Link(rate=1e6, latency=0.25), [(0.0, MEGABIT)] * 2, at_once, **capacities)
     assert times == pytest.approx([0.75, 0.75], abs=1e-8)
-    # A change sets a rate and a shorter queue, which drops no frame that already waits.
+    # A change adds a rate limit and a shorter queue; frames that already wait are not dropped.
     begins = LinkChange(0, 1, at=0.5, rate=1e6, queue=1)
     assert arrivals(Link(), [(0.0, MEGABIT), *[(1.0, MEGABIT)] * 3], begins)[0] == [0.0, 2.0]
 
@@ -66,14 +66,14 @@ def test_a_queue_limits_only_while_there_is_a_rate(capacities: dict[str, float])
     assert (pytest.approx(expected[0], abs=1e-8), expected[1]) == (times, outcomes)
     for_good = LinkChange(0, 1, at=1.5, rate=math.inf), LinkChange(0, 1, at=2.5, rate=1e6)
     assert arrivals(Link(rate=1e6, queue=2), bursts, *for_good, **capacities) == (times, outcomes)
-    # Another change sets the rate for other times, and does not affect the queue.
+    # The same, with the queue and the rates set by separate changes.
     changes = [LinkChange(0, 1, at=0.0, queue=2), *(LinkChange(0, 1, t, t + 1.5, rate=1e6) for t in (0.0, 2.5))]
     last = LinkChange(0, 1, at=3.75, rate=1e6)
     assert arrivals(Link(), bursts, *changes, last, **capacities) == (times, outcomes)
 
 
 def exact(plan: Iterable[tuple[Fraction, int]], rates: list[tuple[Fraction, Fraction]]) -> list[Fraction]:
-    """Return the departure times of successive frames, at rates (bits/s) each valid from a time (s) on."""
+    """Return the departure times of successive frames; ``rates`` lists (time in s, rate in bits/s from then on)."""
     end, ends = Fraction(0), []
     for offered, bits in plan:
         end, left = max(end, offered), Fraction(bits)
@@ -129,7 +129,7 @@ def test_a_picture_says_what_links_do(tmp_path: Path) -> None:
 
 
 def heard(link: Link, *faults: Fault) -> dict[tuple[int, int], list[int]]:
-    """Return the numbers of the broadcasts received over each link of a ring; number k is sent at k seconds."""
+    """Return the numbers of the broadcasts received on each link of a ring. Broadcast k is sent at k seconds."""
     plan = [(float(second), second) for second in range(150)]
     network = Network(topology.ring(4), link, faults=faults, seed=3)
     run = network.run({node: Talker(plan) for node in range(4)}, trace=True)
@@ -182,7 +182,7 @@ class Drifting:
     last: Any = 0.5
 
     def on_links(self, u: NDArray[np.float64]) -> "Drifting":
-        """Return the model for some links, whose first delays follow from ``u``."""
+        """Return the model for some links, whose initial values are ``u``."""
         other = Drifting()
         other.last = u
         return other

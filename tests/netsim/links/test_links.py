@@ -89,7 +89,7 @@ def poisson_times(load: float, count: int, seed: int) -> np.ndarray:
 def test_frames_of_random_sizes_are_dropped_as_often_as_by_an_mm1k_queue(load: float, queue: int) -> None:
     sizes = np.maximum(np.round(np.random.default_rng(3).exponential(4000, 12_000)), 8).astype(int)
     sizes[(sizes == 263) | (sizes == 65544) | (sizes == 65545)] += 2
-    # All frames are lost after the queue, which saves memory; only the queueing matters here.
+    # All frames are lost after transmission, so that none is stored: only queueing matters here.
     run = talk(zip(poisson_times(load, len(sizes), seed=4), sizes, strict=True), Link(rate=32e3, queue=queue, loss=1.0))
     blocked, error = mean_and_error(np.array(run.agents[0].took) == 0)
     expected = (1 - load) * load**queue / (1 - load ** (queue + 1))
@@ -132,7 +132,7 @@ def test_a_waiting_token_bucket_sends_as_soon_as_it_can_pay() -> None:
 
 
 class Rounder(Agent):
-    """Broadcasts frames of 100 bytes in each round, and records the frames received in each round."""
+    """Broadcasts frames of 100 bytes in each round, and records the frames collected in each round."""
 
     def __init__(self, rounds: int, each: int = 1, keep_late: bool = False) -> None:
         self.count, self.each, self.keep_late = rounds, each, keep_late
@@ -230,7 +230,8 @@ def test_without_a_crc_one_flipped_bit_arrives_or_the_frame_is_dropped() -> None
     damaged = sum(map(bool, flipped)) + found["corrupted"]
     assert found["delivered"] + found["corrupted"] == 3000
     assert stats.binomtest(damaged, 3000, 0.5).pvalue > 1e-3
-    # Flips hit all bits of the content equally; most flips in the few bytes before it make the frame invalid.
+    # Each bit of the content is equally likely to flip. A flip in the few bytes before it usually makes the frame
+    # invalid.
     places = [bits.bit_length() - 1 for bits in flipped if 0 < bits < 1 << 8 * 90]
     assert stats.kstest(places, stats.randint(0, 8 * 90).cdf).pvalue > 1e-3
     assert found["corrupted"] < 0.1 * damaged
@@ -387,7 +388,7 @@ HIDDEN = nx.Graph([(1, 0), (0, 2), (2, 3)])
 
 
 def on_air(first: float, second: float, to: Any = None, link: Link | None = None, **links: Link) -> Run:
-    """Run agents 1 and 2, which each send one frame of 1 s at a given time."""
+    """Let agents 1 and 2 each send one frame, which lasts 1 s, at the given times."""
     link = link or Link(rate=800)
     network = Network(HIDDEN, link, links={(2, 0): links.get("from_2", link)}, medium=Radio(access="aloha"))
     agents = {0: Listener(), 1: speaker([(first, 100)], 0), 2: speaker([(second, 100)], to), 3: Listener()}
@@ -442,7 +443,7 @@ def test_throughput_of_many_stations_is_that_of_pure_aloha() -> None:
     network = Network(nx.star_graph(stations), Link(rate=800), medium=Radio(access="aloha"))
     run = network.run({0: Listener(), **agents})
     throughput = counts(run)["delivered"] / starts[-1]
-    # A station sends its own frames one after the other, so only other stations interfere.
+    # A station's own frames never overlap, so only the other stations' frames interfere.
     expected = load * math.exp(-2 * load * (1 - 1 / stations))
     assert throughput == pytest.approx(expected, rel=0.06)
 

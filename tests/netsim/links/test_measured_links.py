@@ -45,7 +45,7 @@ def test_a_table_is_a_network(tmp_path: Path) -> None:
 
 
 def test_losses_in_blocks_lose_all_of_a_block_or_nothing_and_as_much() -> None:
-    """With a coherence of 1 s and a frame each 0.1 s, ten successive frames share a draw; the table gives the mean."""
+    """With a coherence time of 1 s and a frame every 0.1 s, ten successive frames share one draw from the table."""
     found = from_table(TABLE, link=Link(rate=1e6), coherence=1.0)
     assert losses(found) == losses(from_table(TABLE))
     pair = nx.Graph([("a", "b")])
@@ -113,7 +113,7 @@ def test_positions_are_those_of_all_that_have_a_link() -> None:
 
 @pytest.mark.parametrize("medium", ["wires", "radio", Radio(access="aloha")], ids=["wires", "radio", "Radio"])
 def test_a_replayed_trace_delivers_exactly_the_trace(medium: Any) -> None:
-    """A frame sent in a minute is received if the record contains it, whatever was sent before."""
+    """A frame sent in a minute is received if the record of that minute says so, independently of earlier frames."""
     rng = np.random.default_rng(1)
     heard = rng.integers(0, 2, (40, 3))
 
@@ -231,7 +231,7 @@ def test_a_radio_has_one_rate() -> None:
 
 @measured
 def test_rutgers_links_get_worse_with_the_noise() -> None:
-    """Among 812 pairs of 29 nodes, the number that receive half of the broadcasts depends on the noise, in dBm."""
+    """Among 29 nodes (812 pairs), more pairs receive half of the broadcasts at −20 dBm of noise than at 0 dBm."""
     counts_ = [links.rutgers(noise=noise, least=0.5, both=False).graph.number_of_edges() for noise in (-20, -10, 0)]
     assert counts_ == sorted(counts_, reverse=True)
     found = links.rutgers(noise=-10, coherence=0.5)

@@ -28,7 +28,7 @@ def key(name: str) -> np.ndarray:
 
 
 def burst(count: int, one_by_one: bool) -> Talker:
-    """Return an agent that sends frames 0, 1, … at one time, to all neighbours or to one."""
+    """Send frames 0, 1, … at the same instant, by broadcast or to one neighbour."""
     return Talker([(0, number) for number in range(count)], 1 if one_by_one else None)
 
 
@@ -123,7 +123,7 @@ def test_links_read_a_latency_trace_from_places_of_their_own(medium: Any, simple
 
     found = first_of(20, seed=1)
     assert len(set(found)) > 8
-    # The offset depends only on the seed and on the link's ends.
+    # The initial position depends only on the seed and on the link's ends.
     assert first_of(20, seed=1) == found != first_of(20, seed=2)
     assert first_of(3, seed=1) == found[:3]
     begins = [place for seed in range(10, 25) for place in first_of(20, seed=seed)]
@@ -227,11 +227,11 @@ def test_a_channel_that_moves_on_with_time_does_so_whatever_is_sent(mean: float,
 @pytest.mark.parametrize(("mean", "burst"), [(0.3, 4.0), (0.5, 1.2), (0.1, 50.0)])
 @pytest.mark.parametrize("gap", [1, slow(2), 7, slow(100)])
 def test_after_a_gap_a_channel_in_time_is_what_the_two_state_chain_says(mean: float, burst: float, gap: int) -> None:
-    """P(bad after g slots | bad) = mean + (1 − mean) λ^g, where λ = 1 − p − r."""
+    """P(bad after g slots | bad) = mean + (1 − mean) λ^g, with λ = 1 − p − r."""
     model = loss.gilbert_elliott(mean, burst, slot=1.0)
     assert isinstance(model, loss.GilbertElliott)
     rate = 1 - model.p - model.r
-    # The frames of a pair are a gap apart, and pairs are far from each other.
+    # Each pair of frames is ``gap`` slots apart, and far from the other pairs.
     starts = np.arange(4000) * (gap + 1001)
     lost = lost_at(model, np.stack([starts, starts + gap], axis=1).ravel()).reshape(-1, 2)
     after_bad = lost[lost[:, 0], 1]
@@ -273,7 +273,7 @@ def test_a_loss_trace_is_read_in_order_and_again(one_by_one: bool) -> None:
 
 @pytest.mark.parametrize("medium", ["wires", "radio"])
 def test_links_read_a_loss_trace_from_places_of_their_own(medium: Any) -> None:
-    """Each of twenty links loses one frame in twenty, but links differ in which frame."""
+    """Each of twenty links loses one frame in twenty, and the links do not all lose the same frame."""
     record = [1] + [0] * 19
 
     def lost_of(leaves: int, seed: int, **begin: int) -> list[list[bool]]:
@@ -286,7 +286,7 @@ def test_links_read_a_loss_trace_from_places_of_their_own(medium: Any) -> None:
     assert all(np.flatnonzero(row).tolist() == [row.index(True), row.index(True) + 20] for row in found)
     assert len({row.index(True) for row in found}) > 8
     assert np.sum(found, axis=0).max() < 8
-    # The offset depends only on the seed and on the link's ends.
+    # The initial position depends only on the seed and on the link's ends.
     assert lost_of(20, seed=1) == found != lost_of(20, seed=2)
     assert lost_of(3, seed=1) == found[:3]
     places = [row.index(True) for seed in range(10, 25) for row in lost_of(20, seed=seed)]
@@ -320,7 +320,7 @@ def test_numbers_are_uniform_and_independent_from_one_to_the_next_and_between_st
     assert np.unique(numbers[0]).size == numbers.shape[1]
     assert 0 <= numbers.min() <= numbers.max() < 1
     assert stats.kstest(numbers.ravel(), "uniform").pvalue > 1e-3
-    # Test along each stream and across streams: p-values of uniform samples are themselves uniform.
+    # If samples are uniform, the p-values of their tests are uniform, too; tested along and across the streams.
     for samples in (numbers.T, numbers):
         assert stats.kstest([stats.kstest(sample, "uniform").pvalue for sample in samples], "uniform").pvalue > 1e-3
     correlations = np.corrcoef(numbers.T)[np.triu_indices(numbers.shape[1], 1)] * math.sqrt(500)
@@ -491,7 +491,7 @@ def test_bad_arguments_are_refused_in_one_line(make: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        # Exact arithmetic on the floating-point numbers, which are rounded, would refuse each of these arguments.
+        # Each argument is valid as written, but exact arithmetic on its rounded floating-point value would refuse it.
         (lambda: latency.normal(0.3, 0.1), latency.Normal(0.3, 0.1)),
         (lambda: latency.normal(3e-3, 1e-3 * (1 + 1e-15)), latency.Normal(3e-3, 1e-3 * (1 + 1e-15))),
         (lambda: latency.uniform(0.1 + 0.2, 0.3), latency.Uniform(0.1 + 0.2, 0.1 + 0.2)),

@@ -1,4 +1,4 @@
-"""netem's models: against closed forms, iproute2's own tables, and recursions written from netem's algorithm.
+"""netem's models, compared with closed forms, iproute2's tables, and recursions written from netem's algorithm.
 
 The algorithm is that of Linux's net/sched/sch_netem.c (``get_crandom``, ``loss_gilb_ell``, ``loss_4state`` and
 ``tabledist`` of 6.18), with its 32-bit integers.
@@ -40,7 +40,7 @@ def runs(lost: np.ndarray) -> np.ndarray:
 
 
 def near(found: np.ndarray, mean: float, memory: float = 0.0) -> None:
-    """Assert that the mean of numbers with a lag-1 correlation ``memory`` is within 4.5 standard errors of ``mean``."""
+    """Check that the mean of numbers with a given lag-1 correlation is within 4.5 standard errors."""
     error = found.std() * math.sqrt((1 + memory) / (1 - memory) / len(found))
     assert abs(found.mean() - mean) < 4.5 * error + 1e-12, (found.mean(), mean, error)
 
@@ -55,7 +55,7 @@ def numbers(seed: int) -> Iterator[int]:
 
 
 def percent(share: float) -> int:
-    """Return the integer for a percentage that tc passes to the kernel."""
+    """Return the 32-bit integer that tc passes to the kernel for a probability."""
     return round(share * (SHARE - 1))
 
 
@@ -71,7 +71,7 @@ def kernel_gemodel(p: float, r: float, bad: float, good: float, count: int) -> n
     p_, r_, h, k1 = percent(p), percent(r), SHARE - 1 - percent(bad), percent(good)
     for _ in range(count):
         step, own = next(random), next(random)
-        # Whether a frame is lost depends on the state before the step.
+        # As in the kernel, a frame's loss is decided by the state before the transition.
         lost.append(own > h if is_bad else own < k1)
         is_bad = step >= r_ if is_bad else step < p_
     return np.array(lost)
@@ -106,7 +106,7 @@ CHAINS = [
 
 @every(("p", "r", "bad", "good"), CHAINS)
 def test_gemodel_has_its_stationary_loss_and_correlation(p: float, r: float, bad: float, good: float) -> None:
-    """Losses depend only on states, so Cov(lost_n, lost_n+1) = (bad − good)² π(1 − π)(1 − p − r)."""
+    """Cov(lost_n, lost_n+1) = (bad − good)² π(1 − π)(1 − p − r), as losses depend only on the state; π = P(bad)."""
     model, share = loss.gemodel(p, r, bad, good), p / (p + r)
     lost, keep = lost_of(model), 1 - p - r
     assert model.mean == pytest.approx(share * bad + (1 - share) * good)
@@ -172,7 +172,7 @@ def test_states_are_the_kernels_four(chain: tuple[float, float, float, float, fl
 
 @every(("probability", "correlation"), [(0.1, 0.25), (0.3, 0.5), (0.45, 0.8), (0.9, 0.25), (0.25, 0.02)])
 def test_correlated_losses_have_netems_mean_not_the_probability(probability: float, correlation: float) -> None:
-    """The loss equals the long-run mean of netem's recursion, also when computed with the kernel's integers."""
+    """The losses are compared with the long-run mean of netem's recursion, and with the kernel's integer arithmetic."""
     model = loss.correlated(probability, correlation)
     fresh = np.random.default_rng(3).random(400_000)
     x, _ = signal.lfilter([1 - correlation], [1, -correlation], fresh, zi=[0.5 * correlation])
@@ -212,7 +212,7 @@ def test_iproute2s_tables_are_drawn_as_netem_draws_them() -> None:
         mean, jitter = 0.1, 0.02
         lines = path.read_text().splitlines()
         table = [int(word) for line in lines if not line.startswith("#") for word in line.split()]
-        # netem's `tabledist`, with the jitter in ns, rounds to the nearest ns.
+        # `tabledist` uses the jitter in ns, here rounded to the nearest integer.
         ns, source, size = round(jitter * 1e9), numbers(6), len(table)
         kernel = [100_000_000 + math.floor(ns * table[next(source) % size] / 8192 + 0.5) for _ in range(MANY)]
         ours = delays_of(latency.empirical(path, mean, jitter))[:, 0]
@@ -233,7 +233,7 @@ def test_measured_delays_come_each_as_often_and_in_no_order() -> None:
 
 @every("correlation", [0.25, 0.9])
 def test_correlated_delays_have_the_moments_of_the_recursion(correlation: float) -> None:
-    """For uniform x on [0, 1), var x/(1 − ρ)·(1 + ρ) = 1/12, and the autocorrelation at lag k is ρᵏ."""
+    """For x uniform on [0, 1), the variance is (1 − ρ)/(1 + ρ)/12, and the autocorrelation at lag k is ρᵏ."""
     found = delays_of(latency.correlated(latency.uniform(1.0, 3.0), correlation), 40_000, 8)[1000:]
     assert found.mean() == pytest.approx(2.0, abs=0.01)
     assert found.std() == pytest.approx(2 * math.sqrt((1 - correlation) / (1 + correlation) / 12), rel=0.02)
@@ -247,7 +247,7 @@ def test_correlated_delays_have_the_moments_of_the_recursion(correlation: float)
 
 
 def test_linux_undoes_the_correlation_of_its_delays() -> None:
-    """Check the remainders in the kernel's arithmetic, and the equivalent recursion, against docs/links.md."""
+    """The kernel's correlated integers equal netsim's recursion; their remainders, which it uses, are uncorrelated."""
     source = crandom(0.25, numbers(7))
     random = [next(source) for _ in range(MANY)]
     ours = delays_of(latency.correlated(latency.uniform(0.0, 1.0), 0.25))[:, 0]

@@ -1,6 +1,6 @@
-"""Links as queues, against closed forms of queueing theory; `test_links` has M/M/1/K and pure ALOHA.
+"""Links as queues, at the closed forms of queueing theory; `test_links` has M/M/1/K and pure ALOHA.
 
-Frames have 1000 bytes, and links 8000 bit/s: a service takes one second, so the rate of arrivals is the load.
+Frames of 1000 bytes at 8000 bit/s: a service takes one second, and the rate of arrivals is the load.
 """
 
 import math
@@ -60,7 +60,7 @@ def test_a_token_bucket_lets_through_at_once_what_finds_little_work_in_an_md1_qu
     budget = Budget(8000, per="second", over="wait", burst=8000 * depth)
     delays = waits(np.full(COUNT, 1000), poisson_times(load, COUNT, seed=13), Link(budget=budget))
     share, error = mean_and_error(delays < 1e-7)
-    # Erlang's distribution of the unfinished work: the deficit of the bucket equals the work left in an M/D/1 queue.
+    # The token bucket's deficit is the work left in an M/D/1 queue, whose distribution is Erlang's.
     terms = [(load * (k - x)) ** k / math.factorial(k) * math.exp(-load * (k - x)) for k in range(depth)]
     expected = (1 - load) * sum(terms)
     assert error < 0.03

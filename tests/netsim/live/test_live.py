@@ -77,14 +77,14 @@ def table(columns: dict[str, Any], labels: list[str]) -> np.ndarray[Any, Any]:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the live view check for requests after each row."""
+    """Send news to pages after every row, instead of at intervals."""
     monkeypatch.setattr(observers, "_PAUSE", 0.0)
     monkeypatch.setattr(observers, "_SHARE", 0)
 
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the wait for further requests, because no page will send one."""
+    """Shorten the time that the server waits for further requests, because these tests make none."""
     monkeypatch.setattr(server, "_PAGE_TIMEOUT", 0.2)
     monkeypatch.setattr(server, "_ABRUPT", 0.2)
 
@@ -106,7 +106,7 @@ def test_the_run_is_the_same_and_the_page_gets_all_that_the_trace_has(name: str)
 
     def asks(number: int) -> None:
         pages[0].ask()
-        # What pages were told early is still true at the end, and no frame that has ended is in flight.
+        # Progress is called before the row reaches the page, so the page knows the time of the previous row.
         assert pages[0].news["known"] == pytest.approx(0.1 * (number - 1), abs=1e-6)
 
     found, coded = network(name)
@@ -256,7 +256,7 @@ def test_however_many_changes_come_at_once_a_page_has_no_more(each_time: int, mo
 
 
 class Gossip(Agent):
-    """Sends and receives outside rounds."""
+    """An agent that does not use rounds."""
 
     async def run(self) -> None:
         import asyncio
@@ -355,7 +355,7 @@ def test_what_comes_after_the_block_is_not_shown() -> None:
 
 @pytest.fixture
 def place() -> Iterator[urllib.parse.SplitResult]:
-    """The address of the page of a run that is over."""
+    """The address of a live view whose run has ended."""
     found, _ = network("lossy")
     with live_view(found, browser=False, title="<script>") as shown:
         found.run({node: Mixed() for node in found.graph})
@@ -380,7 +380,7 @@ def test_it_is_for_this_machine_and_for_those_that_know_the_address(place: urlli
     page = asked(place, place.path + "1/")
     assert page.status == 200
     assert asked(place, place.path + "1/", host=f"localhost:{place.port}").status == 200
-    # The request names a foreign host that resolves to this machine (DNS rebinding), or no host.
+    # A foreign host name that resolves to this machine (DNS rebinding), wrong ports, or no name.
     for host in (f"evil.example:{place.port}", "127.0.0.1", f"127.0.0.1:{(place.port or 0) + 1}", ""):
         assert asked(place, place.path + "1/", host=host).status in (400, 421)
     for path in ("/", "/1/", f"/{'x' * 32}/1/", place.path[:-2] + "/1/", place.path.rstrip("/"), place.path + "2/",

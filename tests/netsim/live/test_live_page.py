@@ -1,4 +1,4 @@
-"""The page of a run in progress, in a real browser, and `netsim run --live` (docs/replay.md)."""
+"""The live page of a running simulation in a real browser, and `netsim run --live` (docs/replay.md)."""
 
 import json
 import os
@@ -81,7 +81,7 @@ def test_the_page_follows_the_run_and_ends_with_all_of_it(  # noqa: PLR0915  one
     assert state["running"]
     state = "document.querySelector('[data-part=running]').textContent"
     assert browser.run(state) == "running · known to 1.9 s"
-    # The total number of rounds is not known yet.
+    # The total number of rounds is not known yet, so the page shows only the current round.
     clock = "document.querySelector('[data-part=clock]').textContent"
     assert " · round 19 · " in browser.run(clock)
     assert browser.run("document.querySelector('[data-part=title]').textContent") == "<b>"
@@ -182,7 +182,7 @@ def test_with_it_the_folder_is_the_same(tmp_path: Path) -> None:
     output = process.stdout.readline()
     address = re.fullmatch(r"watch it at (http://127\.0\.0\.1:\d+/[\w-]+/)\n", output)
     assert address, output
-    # The titles are kept across runs, as by a page that continues from run to run.
+    # Follow the addresses of successive runs, as an open page does.
     titles: dict[int, str] = {}
     number = 1
     while process.poll() is None:

@@ -66,7 +66,7 @@ def mean(agents: Mapping[Any, Any]) -> float:
 
 
 class Mean:
-    """A probe of the same mean that is measured in parts."""
+    """The same mean as a probe with a local part for each worker."""
 
     __name__ = "mean"
 
@@ -102,7 +102,7 @@ FRAGMENTS = Link(latency=0.01, rate=2000.0, mtu=16)
     [slow(2, LATE), (5, LATE), (3, Link()), slow(12, Link()), (2, Link(latency=0.25)), (3, FRAGMENTS)],
 )
 def test_rounds_are_the_same_over_workers(workers: int, link: Link) -> None:
-    # With five workers, each has one agent.
+    # With 5 workers there are 5 agents, so that each worker has one.
     agents = 5 if workers == 5 else 12
     one, several = (averaged(each, link, agents, probes=[mean]) for each in (1, workers))
     assert one.trace_hash == several.trace_hash
@@ -259,7 +259,7 @@ def test_frames_without_latency_are_read_by_rounds_only() -> None:
 
 
 def test_an_agent_that_catches_a_refusal_does_not_go_on() -> None:
-    """If the agent went on after the refusal, it would behave differently than in one process."""
+    """If the agent continued, it would behave differently than in a single process."""
 
     class Catching(Waiting):
         async def run(self) -> None:
@@ -437,7 +437,7 @@ def test_measured_delays_are_a_latency() -> None:
 
 
 def working(process: "subprocess.Popen[str]", count: int) -> list[str]:
-    """Return the worker processes of a command once each has used half a second of CPU time, which is some rounds."""
+    """Return the command's worker processes, once each has used half a second of processor time."""
     children: list[str] = []
     while len(children) < count or min(map(used, children)) < 0.5:
         time.sleep(0.05)
@@ -494,7 +494,7 @@ class Stopped(Average):
 
 def stopping(workers: int = 3) -> Run:
     network = Network(topology.ring(12), LATE, round_period=0.1, seed=4)
-    # With one process, which is pytest itself, no process is stopped.
+    # With one worker nothing is stopped, because the process would be pytest's.
     at = 0.55 if workers > 1 else 1e9
     return network.run({i: Stopped(float(i), at if i == 3 else 1e9) for i in network.graph}, workers=workers)
 
@@ -547,7 +547,7 @@ def test_an_interrupt_ends_a_run_that_waits_for_a_stopped_worker(monkeypatch: py
 
 
 def stop_again(worker: int, named: threading.Event) -> None:
-    """Stop a worker until a warning names it; if it stops within a message, the run waits for the rest."""
+    """Keep a worker stopped, with short pauses, until it is named: it may be stopped in the middle of a message."""
     while not named.wait(15.0):
         os.kill(worker, signal.SIGCONT)
         time.sleep(0.2)

@@ -40,10 +40,7 @@ def means(case: Case, runs: list[Run]) -> dict[str, float]:
 
 
 def test_a_lone_sender_has_the_period_of_the_standard() -> None:
-    """3.5 back-off units, assessment, turnaround, 117 bytes, turnaround, 11 bytes and LIFS take 6.368 ms.
-
-    Without acknowledgements the period is 5.824 ms.
-    """
+    """Back-off, assessment, turnaround, 117 bytes, turnaround, 11 bytes and LIFS: 6.368 ms; 5.824 ms without acks."""
     for name, milliseconds in (("ring 1", 6.368), ("ring 1 no acks", 5.824)):
         case = shorter(CASES[name], 60.0)
         received = means(case, [in_model(case, 1, Rules())])["received_kbps"]
@@ -51,7 +48,7 @@ def test_a_lone_sender_has_the_period_of_the_standard() -> None:
 
 
 def test_bit_errors_are_those_of_the_standards_table() -> None:
-    """A frame of 8·(20 + 6) bits is lost with 1 − (1 − BER)^bits at −2 to 1 dB; the binomials are exact integers."""
+    """The loss of 8·(20 + 6) bits is 1 − (1 − BER)^bits; the expected values come from integer binomials."""
     lost = [1 - (1 - bit_error_rate(10 ** (snr / 10))) ** 208 for snr in (-2, -1, 0, 1)]
     assert lost == pytest.approx([0.662, 0.213, 0.033, 0.003], abs=6e-4)
     assert bit_error_rate(0.0) == pytest.approx(0.5)
@@ -81,7 +78,7 @@ def test_the_model_agrees_with_ns3(name: str) -> None:
     ],
 )
 def test_netsim_agrees_with_the_model(name: str, like: str) -> None:
-    """The runs follow ns-3's rules, or those of the standard, which are netsim's default."""
+    """The comparison uses ns-3's rules, and also the standard's rules, which are netsim's default."""
     case, rules = shorter(CASES[name], 10.0), Rules(cca=like, forgets=like == "ns3")
     theirs = means(case, [in_model(case, seed, rules) for seed in SEEDS])
     ours = means(case, [in_netsim(case, seed, "ns3" if like == "ns3" else "any") for seed in SEEDS])
@@ -90,7 +87,7 @@ def test_netsim_agrees_with_the_model(name: str, like: str) -> None:
 
 @pytest.mark.parametrize("snr", [-1, 0])
 def test_frames_are_lost_as_often_as_in_ns3(snr: int) -> None:
-    """Of 2400 frames, as many are lost as in ns-3, within four standard deviations of both."""
+    """The share of lost frames, of 2400, agrees with ns-3 within four standard deviations of the difference."""
     case = shorter(CASES[f"PER 127 B at {snr} dB"], 60.0)
     theirs = STORED["ns3"][case.name]["lost_%"].median / 100
     deviation = math.sqrt(theirs * (1 - theirs) * (1 / 2400 + 1 / 10_000))
@@ -98,7 +95,7 @@ def test_frames_are_lost_as_often_as_in_ns3(snr: int) -> None:
 
 
 def test_a_poisson_load_waits_as_long_as_in_the_model() -> None:
-    """With about 2000 messages, the mean wait of 6.8 ms has a standard deviation of 0.06 ms."""
+    """The mean wait of 6.8 ms, over about 2000 messages in each simulator, has a standard deviation of 0.06 ms."""
     case = shorter(CASES["Poisson 5 per s"], 20.0)
     ours, theirs = (means(case, [run(case, seed) for seed in (1, 2)]) for run in (in_netsim, in_ns3_model))
     assert ours["delay_ms"] == pytest.approx(theirs["delay_ms"], rel=0.05)
@@ -130,7 +127,7 @@ def twin(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def received(chunks: str, begins: float, size: int) -> float:
-    """Return how often a frame of 120 bytes at 6.6 dB SNR is received if a signal of equal power overlaps it."""
+    """Return the share of 120-byte frames received despite an equally strong interferer; the SNR is 6.6 dB."""
     level, frames = -100.0, 1500
     phy = Phy(bandwidth=5e6, noise_figure=-106.6 + 174.0 - 10 * math.log10(5e6), chunks=chunks)  # type: ignore[arg-type]
     powers = {ends: level for leaf in (1, 2) for ends in ((leaf, 0), (0, leaf))}

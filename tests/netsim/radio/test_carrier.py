@@ -1,4 +1,4 @@
-"""Carriers (signals without a frame), transmit powers of single nodes, and agents in the background."""
+"""Carriers, which are power without a frame: from nodes with transmit powers, and from agents in the background."""
 
 import asyncio
 from dataclasses import replace
@@ -41,7 +41,7 @@ class Sends(Agent):
 
 
 class Emits(Agent):
-    """Emits carriers, which are given as (start, duration) in seconds."""
+    """Emits carriers, each given as (begin, duration) in seconds."""
 
     background = True
 
@@ -74,13 +74,13 @@ def arrived(run: Run) -> list[int]:
 def test_what_a_carrier_overlaps_is_lost() -> None:
     times = 0.1, 0.199, 0.21, 0.249, 0.2501, 0.3
     run = network().run({0: Sends(*times), 1: Hears(), "x": Emits((0.2, 0.05))})
-    # A frame is on the air for 1.95 ms, the time of 61 bytes.
+    # Each frame has 61 bytes on the air, which take 1.95 ms; frames 1 to 3 overlap the carrier from 0.2 to 0.25 s.
     assert arrived(run) == [0, 4, 5]
     assert run.ledger.table()["collided"].item() == 3
 
 
 def test_nobody_locks_on_a_carrier() -> None:
-    """If the carrier of -70 dBm were a frame, the receiver would lock on it, and lose the stronger frame after it."""
+    """The noise floor is about -99 dBm. If a receiver locked on the -75 dBm carrier, the frame would be lost."""
     run = network(to_one=-75.0).run({0: Sends(0.1), 1: Hears(), "x": Emits((0.05, 0.2))})
     assert arrived(run) == [0]
 

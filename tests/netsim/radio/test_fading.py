@@ -1,4 +1,4 @@
-"""Block fading and pattern noise: their distributions, reception under them, and equal runs of both radios."""
+"""Block fading and pattern noise: distributions, reception, and equality of the compiled and Python twins."""
 
 import asyncio
 import math
@@ -45,7 +45,7 @@ def correlation(values: Any, lag: int) -> float:
 
 @pytest.mark.parametrize("k", KS)
 def test_the_power_gain_is_exponential_or_noncentral_chi_square(k: float) -> None:
-    """The gain has mean 1 and variance (1 + 2K)/(1 + K)²; K = 0 is Rayleigh fading, with exponential power."""
+    """The power gain has mean 1 and variance (1 + 2K)/(1 + K)²; K = 0 is Rayleigh fading, with an exponential gain."""
     found = gains(BlockFading(coherence=1.0, k_factor=k), range(20_000))
     assert kstest(found, "expon" if k == 0.0 else rician(k).cdf).pvalue > 0.01
     deviation = math.sqrt((1 + 2 * k) / (1 + k) ** 2)
@@ -103,7 +103,7 @@ def bits_of(payload: Any) -> int:
 
 @pytest.mark.parametrize("k", KS)
 def test_reception_is_the_integral_of_the_error_rate_over_the_gains(k: float) -> None:
-    """Reception is ∫ (1 − BER(SNR·g))^bits dF(g), where F is the distribution of the gain g of each frame's block."""
+    """The share is ∫ (1 − BER(SNR·g))^bits dF(g), F the distribution of the gain g; each frame is in a new block."""
     phy, snr, leaves, frames = Phy(fading=BlockFading(coherence=0.05, k_factor=k)), 2.0, 40, 200
     run = Network(topology.star(leaves + 1), LINK, medium=star(phy, snr, leaves), seed=3).run(
         {0: Talker([(0.1 * n, 0.5) for n in range(frames)]), **{leaf: Listener() for leaf in range(1, leaves + 1)}}
@@ -130,7 +130,7 @@ def acknowledged(phy: Phy, snr: float, count: int) -> float:
 
 
 def test_a_frame_sent_again_meets_the_channel_that_lost_it() -> None:
-    """All tries and both directions share a gain g: ∫ 1 − (1 − p(g)·q(g))^4 dF(g), and not 1 − (1 − ∫pq dF)^4."""
+    """All tries and both directions share one gain g: ∫ 1 − (1 − p(g)·q(g))^4 dF(g), not 1 − (1 − ∫pq dF)^4."""
     snr, count = 2.0, 2000
     phy = Phy(fading=BlockFading(coherence=0.5))
     bits, ack = bits_of(0.5), Radio().ack_bits
@@ -164,7 +164,7 @@ def sampled(noise: PatternNoise, count: int, node: int = 3, seed: int = 1) -> An
 
 @pytest.mark.parametrize("history", [slow(1), 4, slow(20)])
 def test_noise_has_the_traces_distribution_and_its_autocorrelation_up_to_the_history(history: int) -> None:
-    """The correlation at lag τ is the trace's times 1 − τ/restart; shares of the levels differ by at most 1 %."""
+    """At lag τ the correlation is the trace's times 1 − τ/restart; each level's share of time is right to 0.01."""
     trace = a_trace()
     found = np.concatenate([sampled(PatternNoise(trace, history=history), 20_000, node) for node in range(10)])
     for level in np.unique(trace):
@@ -216,7 +216,7 @@ def test_nodes_have_noise_of_their_own() -> None:
 
 
 def test_a_frame_is_received_if_the_noise_as_it_begins_lets_it() -> None:
-    """The noise at a frame's start decides: the link has an SNR of 8 dB in quiet noise, and of −10 dB in bursts."""
+    """The power is 8 dB above the quiet noise and 10 dB below bursts; the noise at a frame's start decides."""
     trace = a_trace()
     phy = Phy(noise=PatternNoise(trace))
     radio = Radio(access="aloha", phy=phy, powers={(0, 1): -90.0, (1, 0): -90.0})

@@ -29,7 +29,7 @@ def shadow_of(model: LogDistance, seed: int, a: Any, b: Any) -> float:
 
 
 def powers_of(model: LogDistance, places: Places, seed: int) -> dict[tuple[Any, Any], float]:
-    """Return the received power P = P_t − PL(d) − X of each pair, computed pair by pair."""
+    """Return the received power P_t − PL(d) − X of each pair, computed pair by pair; X is the shadowing."""
     return {
         (a, b): model.transmit_dbm
         - model.path_loss(math.dist(places[a], places[b]))
@@ -39,7 +39,7 @@ def powers_of(model: LogDistance, places: Places, seed: int) -> dict[tuple[Any, 
 
 
 def reception_of(model: LogDistance, places: Places, seed: int) -> dict[tuple[Any, Any], float]:
-    """Return the reception Φ((P − θ)/σ) of each pair, computed pair by pair."""
+    """Return the reception probability Φ((P − θ)/σ) of each pair: received power P, sensitivity θ, fading σ."""
     return {
         ends: float(ndtr((power - model.sensitivity) / model.fading))
         if model.fading
@@ -116,7 +116,7 @@ def test_who_is_audible_is_decided_for_each_pair(model: LogDistance, places: Pla
     powers = powers_of(model, places, seed)
     expected.add_edges_from(ends for ends, power in powers.items() if power >= level)
     assert in_order(model.audible(places, level, seed=seed)) == in_order(expected)
-    # A pair whose power equals the limit exactly is included.
+    # A limit equal to the pair's received power keeps the link.
     (a, b), power = next(iter(powers.items()))
     assert model.audible(places, power, seed=seed).has_edge(a, b)
 
@@ -130,7 +130,7 @@ def test_who_is_within_a_distance_is_decided_for_each_pair(places: Places, share
     expected.add_nodes_from(places)
     expected.add_edges_from(ends for ends, distance in distances.items() if distance <= reach)
     assert in_order(within(places, reach)) == in_order(expected)
-    # A pair whose distance equals the limit exactly is included.
+    # A limit equal to the pair's distance keeps the link.
     (a, b), distance = next(iter(distances.items()))
     assert not distance or within(places, distance).has_edge(a, b)
 

@@ -1,4 +1,4 @@
-"""Reception by SINR: error curves against integrals, frames against the curves, locks and times against hand counts."""
+"""Reception by SINR: error curves against numeric integration, frames against the curves, and hand-made timings."""
 
 import asyncio
 import math
@@ -21,17 +21,17 @@ from netsim.testing import Actor, Listener, Talker, counts, sized
 from tests.netsim.radio.test_radio_delivery import twin  # noqa: F401  the fixture
 
 NS3 = Phy(noise_figure=-106.98 + 174.0 - 10 * math.log10(2e6), sense_dbm=-96.58, cca="ns3")
-"""A phy with the noise floor and energy detection of ns-3's lr-wpan."""
+"""A PHY with the noise floor and energy detection of ns-3's lr-wpan."""
 CONCURRENT = Phy(concurrent_s=0.5e-6)
-"""A phy of O-QPSK on which signals of one frame add up if they begin within the duration of a chip."""
+"""A PHY in which the signals of equal O-QPSK frames add up if they begin within one chip (0.5 us)."""
 RATE = 250e3
 
 
 def symbol_errors(ratio: float, symbols: int) -> float:
     """Return the error rate of noncoherent detection among M orthogonal symbols at Es/N0.
 
-    It is 1 − ∫ (1 − e^−x)^(M−1) e^−(x+γ) I_0(2√(xγ)) dx, with the SNR γ: the amplitude of the sent symbol is Rician,
-    and the energy of each other symbol exponential.
+    1 − ∫ (1 − e^−x)^(M−1) e^−(x+γ) I_0(2√(xγ)) dx: the energy of the sent symbol is Rician, that of the others
+    exponential.
     """
 
     def wrong(x: float) -> float:
@@ -93,7 +93,7 @@ def test_a_short_frame_comes_through_where_a_long_one_does_not() -> None:
 
 
 def test_sensitivity_is_the_standards() -> None:
-    """At −95 dBm, one percent of the frames with a PSDU of 20 bytes are lost."""
+    """At −95 dBm, one of a hundred frames with a PSDU of 20 bytes is lost."""
     phy = presets.ieee802154().radio.phy  # type: ignore[union-attr]
     assert phy is not None
     assert 1 - phy.success(-95 - phy.noise_dbm, 8 * 26) == pytest.approx(0.01, rel=0.05)
@@ -152,7 +152,7 @@ def test_a_link_loses_frames_by_its_snr() -> None:
 
 
 def test_only_the_overlap_is_disturbed() -> None:
-    """The interferer overlaps only the last 25 of 100 bytes; the receiver never locks on the second frame."""
+    """Only the last 25 of 100 bytes see an interferer, 0.5 dB stronger; that second frame is never received."""
     n, seconds = 2000, 8 * 100 / RATE
     at = [0.1 * k for k in range(n)]
     powers = levels(a1=20.0, a2=20.5)
@@ -196,7 +196,7 @@ def test_what_is_too_weak_to_lock_on_leaves_the_receiver_free() -> None:
 
 
 def test_a_frame_may_follow_at_the_end_of_another() -> None:
-    """The second frame begins when the first one, of 100 bytes or 3.2 ms, ends."""
+    """The first frame of 100 bytes takes 3.2 ms; the second begins exactly then, or 1 us earlier."""
     powers = levels(a1=20.0, a2=20.0)
     for gap, second in ((0.0, "delivered"), (-1e-6, "collided")):
         says = {1: [(0.0, 100)], 2: [(3.2e-3 + gap, 100)]}
@@ -213,7 +213,7 @@ def test_starts_count_in_the_order_in_which_they_arrive() -> None:
     run = network.run({0: Listener(), 1: Says([(0.0, sized(20))]), 2: Says([(1.9e-3, sized(20))])})
     got = run.ledger.table(["sender"]).set_index("sender")
     assert got.loc[1, "collided"] == 1
-    # An equally strong signal overlaps the last 540 us of the frame's 640 us.
+    # An equally strong signal overlaps the last 540 of its 640 us.
     assert got.loc[2, "delivered"] + got.loc[2, "collided"] == 1
 
 
@@ -248,7 +248,7 @@ def test_chirps_of_one_kind_disturb_each_other_more_than_noise() -> None:
 # --- carrier sense ----------------------------------------------------------------------------------------------------
 
 AT_ONCE: dict[str, Any] = {"access": "csma", "min_be": 0, "max_be": 0, "max_csma_backoffs": 0}
-"""Settings with which a node assesses the channel immediately, and only once."""
+"""Settings with which a node assesses the channel once, without a back-off."""
 
 
 def assess(others: list[tuple[float, int]], snr: float, **settings: Any) -> dict[str, int]:
@@ -270,7 +270,7 @@ def assess(others: list[tuple[float, int]], snr: float, **settings: Any) -> dict
 
 
 DEAF: dict[str, Any] = {"sense_dbm": -100.0, "lock_db": 50.0}
-"""Settings of a receiver that senses energy, but locks on almost no frame."""
+"""A receiver that senses energy, but needs a signal far too strong to lock on."""
 
 
 def ending(after: float) -> tuple[float, int]:
@@ -375,14 +375,14 @@ def ring(nodes: int, seconds: float, seed: int) -> float:
 
 
 def test_one_node_reaches_the_rate_that_the_standards_times_allow() -> None:
-    """A frame carries 800 bits, and takes 3.5·320 + 128 + 192 + 3744 + 192 + 352 + 640 us with its waits."""
+    """The rate is 800 bits per 3.5·320 + 128 + 192 + 3744 + 192 + 352 + 640 us."""
     assert ring(1, 20.0, seed=1) == pytest.approx(800 / 6.368, rel=0.01)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "kbit"), [(2, 131.3), (5, 132.7), (10, 120.6), (20, 99.3), (50, 48.4)])
 def test_saturated_nodes_are_those_of_ns3(nodes: int, kbit: float) -> None:
-    """The throughput is near the median of seven runs of ns-3 3.37."""
+    """The expected rates are medians of seven runs of ns-3 3.37."""
     got = [ring(nodes, 10.0, seed) for seed in range(3)]
     assert np.median(got) == pytest.approx(kbit, rel=0.03)
 
@@ -516,7 +516,7 @@ def test_a_sender_may_be_weaker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("model", [0.5, loss.varying([0.5, 0.5], 1e3)])
 def test_a_measured_loss_is_scaled_to_a_frames_length(model: Any) -> None:
-    """A loss of one half was measured with 800 bits: of frames of 200 bits 0.5^(1/4) arrive, of 1600 bits 0.5^2."""
+    """The loss of 0.5 was measured with 800 bits: the success is 0.5^(1/4) for 200 bits, and 0.5² for 1600 bits."""
     graph, n = topology.path(2), 2000
     for size, share in ((25, 0.5**0.25), (100, 0.5), (200, 0.25)):
         link = Link(rate=RATE, loss=model, loss_bits=800)
@@ -543,7 +543,7 @@ def test_wires_know_no_length_on_the_air() -> None:
 
 
 def together(late: float, snr: dict[str, float], count: int = 300, other: int = 100, **settings: Any) -> list[int]:
-    """Let node 1 send 100 bytes, and the others ``other`` bytes ``late`` s later; return what node 0 receives."""
+    """Let node 1 send 100 bytes, the others ``other`` bytes ``late`` s later; return each sender's count at node 0."""
     at = [0.1 * k for k in range(count)]
     powers = levels(CONCURRENT, **snr)
     says = {1: [(t, 100) for t in at]} | {k + 1: [(t + late, other) for t in at] for k in range(1, len(snr))}
@@ -603,7 +603,7 @@ def test_a_receiver_locks_on_the_sum() -> None:
 
 
 def test_a_third_frame_disturbs_the_sum() -> None:
-    """The third frame overlaps 2.2 of 3.2 ms: one frame of equal power is often lost, but the sum of two survives."""
+    """An interferer overlaps the last 2.2 of 3.2 ms: one equally strong frame is often lost, the sum of two is not."""
     n = 1000
     at = [0.1 * k for k in range(n)]
     for senders in ((1,), (1, 2)):

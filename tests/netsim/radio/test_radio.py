@@ -22,7 +22,7 @@ from tests.parts import every
 RATE = 8000.0
 LINK = Link(rate=RATE)
 SECOND = sized(1000)
-"""The payload of a frame of 8000 bits, which takes a second on the air."""
+"""A payload whose frame has 8000 bits, which take one second on the air."""
 ALOHA = Radio(access="aloha")
 PLACED = nx.Graph([(0, 1), (1, 2)])
 nx.set_node_attributes(PLACED, {0: (0, 0), 1: (30, 0), 2: (30, 30)}, "pos")
@@ -85,7 +85,7 @@ def test_a_link_that_loses_all_carries_nothing_and_disturbs_nobody() -> None:
 
 
 def test_a_link_that_loses_all_disturbs_where_it_is_said_to() -> None:
-    """Node 2 sends from 0.5 to 1.5 s, which only disturbs node 0; node 1's frames before and after are received."""
+    """Node 2's frame, unreadable at node 0, overlaps the first of node 1's two frames, which collides."""
     deaf = {(2, 0): Link(rate=RATE, loss=1.0)}
     radio = Radio(access="aloha", interference=nx.DiGraph([(2, 0)]))
     run = radio_run(topology.star(3), {1: talk(0.0, 1.5), 2: talk(0.5)}, radio, links=deaf)
@@ -111,7 +111,7 @@ def test_who_is_stronger_by_just_so_much_is_captured(weaker: float, capture: flo
 
 
 def test_two_weaker_ones_add_up() -> None:
-    """Each interferer is 10 dB below the signal; the two together are 7 dB below it."""
+    """Each interferer is 10 dB weaker than the frame; the two together are 7 dB weaker."""
     powers = {(i, 0): -90.0 for i in range(1, 4)} | {(1, 0): -80.0} | {(0, i): -80.0 for i in range(1, 4)}
 
     def captured(capture: float) -> int:
@@ -133,7 +133,7 @@ def test_who_is_no_neighbour_may_disturb() -> None:
 
 @pytest.mark.parametrize("later", [0.0, 0.5])
 def test_of_two_equally_strong_neither_is_captured(later: float) -> None:
-    """A receiver receives at most one frame at a time, even with capture = 0."""
+    """Even with capture = 0, a receiver gets at most one frame at a time."""
     powers = {(a, b): -80.0 for a in range(3) for b in range(3) if a != b}
     radio = Radio(access="aloha", powers=powers, capture=0.0)
     run = radio_run(topology.star(3), {1: talk(0.0), 2: talk(later)}, radio)
@@ -167,7 +167,7 @@ def test_csma_waits_for_the_carrier_and_gives_up() -> None:
     assert counts(run, sender=1) == {"access_failed": 2}
     assert run.airtime[["frames", "busy", "access_failures"]].to_numpy().tolist() == [[1, 0, 0], [0, 3, 1], [0, 0, 0]]
     failed = run.trace.table().query("event == 'access_failed'")["time_s"].unique()
-    # The bounds are three assessments, and three back-offs of at most 7, 15 and 31 units.
+    # The three back-offs last at most 7 + 15 + 31 = 53 units together, and each assessment takes 128 us.
     assert 0.5 + 3 * 128e-6 <= failed[0] <= 0.5 + 53 * 320e-6 + 3 * 128e-6
 
 
@@ -294,7 +294,7 @@ def test_a_cut_link_costs_its_sender_what_a_crashed_peer_costs(fault: Any) -> No
     assert cut.agents[0].log == crashed.agents[0].log
     [(outcome, time)] = cut.agents[0].log
     assert not outcome
-    # The sender makes four tries of 1 s, and waits for 0.3 s after each.
+    # Each of four tries takes 1 s, and is followed by a wait of 0.3 s.
     assert time >= 5.2
     assert cut.airtime.iloc[0].tolist() == crashed.airtime.iloc[0].tolist()
     assert cut.energy["used_j"][0] == crashed.energy["used_j"][0] == 4.0 * 4 + 2.0 * 26
@@ -333,7 +333,7 @@ def test_what_is_on_the_air_as_a_link_is_cut_arrives() -> None:
 
 
 def test_what_is_sent_over_a_cut_link_is_sensed_and_disturbs() -> None:
-    """Node 0 receives node 1, but not node 2; the other nodes receive node 2."""
+    """Node 2's link to node 0 is cut: its frame is received by node 3, and disturbs node 0's reception of node 1."""
     graph = nx.Graph([(0, 1), (0, 2), (2, 3)])
     cut = [LinkDown(2, 0, at=0)]
     run = faulty_run(graph, {1: talk(0.0), 2: talk(0.5)}, cut, ALOHA)
@@ -352,7 +352,7 @@ def test_reliable_links_send_again_over_a_link_that_was_cut() -> None:
 
 
 def test_a_frame_whose_sender_crashes_is_cut_short() -> None:
-    """Node 1 crashes 0.4 s after it began a frame of 1 s: no node receives the frame, and the channel is free."""
+    """Node 1's frame of one second ends with its crash after 0.4 s: nobody receives it, and the channel is free."""
     energy = Energy(transmit=4.0, receive=3.0, listen=2.0)
     graph = topology.star(3)
     agents = {1: talk(0.0), 2: talk(0.5)}
@@ -375,7 +375,7 @@ def test_a_frame_whose_sender_crashes_is_cut_short() -> None:
 def test_a_receiver_that_was_off_is_told_as_such(
     speaks: tuple[float, ...], faults: list[Any], links: dict[Any, float], down: tuple[float, float]
 ) -> None:
-    """The cause ``receiver_down`` takes precedence, even if the receiver is back before the frame ends."""
+    """The cause "receiver down" takes precedence, even if the receiver is up again before the frame ends."""
     agents = {1: Actor(forever), 2: Actor(forever)} | {node: talk(time) for node, time in enumerate(speaks)}
     network = Network(
         topology.path(3),
@@ -389,7 +389,7 @@ def test_a_receiver_that_was_off_is_told_as_such(
 
 
 def test_who_sends_is_not_asleep() -> None:
-    """Node 1 sends from 0.5 to 1.5 s, although its sleep begins at 1 s; node 0 begins to send at 1.2 s."""
+    """Node 1 sends from 0.5 to 1.5 s, although it would sleep from 1 s on; node 0 begins to send at 1.2 s."""
     cycle = DutyCycle(period=10.0, awake=1.0, offsets={0: 1.0})
     agents = {0: talk(1.2), 1: talk(0.5), 2: Actor(forever)}
     run = radio_run(topology.path(3), agents, Radio(access="aloha", duty_cycle=cycle), until=5.0)
@@ -397,7 +397,7 @@ def test_who_sends_is_not_asleep() -> None:
 
 
 def test_a_crash_ends_the_silence_after_a_frame_sooner() -> None:
-    """The node crashes 0.4 s after the start of its first frame, so the next frame may start after 4 s."""
+    """The node crashes 0.4 s into its first frame; with a share of 1/10, its next frame may start at 4 s."""
     agents = {0: talk(0.0, 1.0), 1: Actor(forever)}
     network = Network(topology.path(2), LINK, medium=Radio(access="aloha", transmit_share=0.1))
 
@@ -448,7 +448,7 @@ def test_who_goes_off_forgets_the_fragments_that_it_had(radio: Radio) -> None:
     ("at", "until", "listens", "sleeps"), [(1.0, 3.0, 4.0, 14.0), (6.0, 13.0, 3.0, 10.0), (3.0, 9.0, 6.0, 8.0)]
 )
 def test_a_duty_cycle_goes_on_by_the_clock(at: float, until: float, listens: float, sleeps: float) -> None:
-    """The node is awake for 3 of 10 s, whatever it did at the crash, and however long it was down."""
+    """The node is awake for 3 of every 10 s by the clock, whatever it did at the crash or would have done then."""
     radio = Radio(
         access="aloha", duty_cycle=DutyCycle(period=10.0, awake=3.0), energy=Energy(transmit=4, listen=2, sleep=0.5)
     )
@@ -493,7 +493,7 @@ def test_who_sleeps_hears_nothing_and_sends_later() -> None:
 
 
 def test_a_node_sleeps_by_its_own_clock() -> None:
-    """A node whose clock is 5 s behind wakes 5 s later; a clock at half speed doubles all times."""
+    """A clock that is 5 s behind wakes its node 5 s later; a clock at half speed doubles all times."""
 
     def found(offsets: dict[int, float], faults: list[ClockSkew]) -> Any:
         cycle = DutyCycle(period=10.0, awake=3.0, offsets=offsets)
@@ -510,7 +510,8 @@ def test_a_node_sleeps_by_its_own_clock() -> None:
 
     behind = found({}, [ClockSkew(2, offset=5.0)])
     assert behind == found({2: 5.0}, []) == ({"delivered": 2}, {"asleep": 2}, [12.0, 12.0])
-    # A node that is awake until 10 s misses the frame that begins at 10 s; one that is awake until 11 s receives it.
+    # At half speed the node is awake from 4 to 10 s and from 24 to 30 s, and misses the frame that begins at 10 s. With
+    # an offset of 2.5 s it is awake until 11 s and receives that frame.
     assert found({2: 2.0}, [ClockSkew(2, drift=1.0)])[1:] == ({"asleep": 2}, [12.0, 12.0])
     assert found({2: 2.5}, [ClockSkew(2, drift=1.0)])[1:] == ({"asleep": 1, "delivered": 1}, [12.0, 12.0])
 
@@ -554,7 +555,7 @@ def test_what_is_on_the_air_at_the_end_is_in_flight() -> None:
 
 
 def test_of_what_is_on_the_air_at_the_end_the_part_before_it_counts() -> None:
-    """Node 0 sends from 0.5 to 1.5 s, and node 1 acknowledges until 2.5 s."""
+    """Node 0 sends from 0.5 to 1.5 s, and node 1 acknowledges until 2.5 s; only what precedes the end counts."""
     radio = Radio(access="aloha", acks=True, ack_bits=8000, turnaround=0.0, energy=Energy(transmit=4.0))
     for end, sends, answers in ((1.25, 0.75, 0.0), (2.25, 1.0, 0.75), (9.0, 1.0, 1.0)):
         run = radio_run(topology.path(2), {0: talk(0.5, to=1), 1: Actor(forever)}, radio, trace=True, until=end)
@@ -590,7 +591,7 @@ def test_a_cut_link_takes_nothing() -> None:
 @every("radio", [ALOHA, Radio(), Radio(acks=True)])
 @every("time", [0.0005, 0.5, 1.0, 1.5])
 def test_a_node_that_goes_off_forgets_what_it_has_not_sent(radio: Radio, time: float) -> None:
-    """The frame that the node is sending is lost, and its waiting frames are refused; its code continues."""
+    """The frame on the air is lost, and waiting frames are refused; after its return the node sends without delay."""
     network = Network(topology.path(2), LINK, medium=radio)
 
     def blink() -> None:
@@ -631,7 +632,7 @@ def test_what_is_kept_of_the_air_can_be_pickled() -> None:
 
 
 def test_another_node_changes_no_draw() -> None:
-    """Law 2: back-offs are drawn by each node's generator, and losses by each link's."""
+    """Law 2: back-offs are draws of the node, and losses are draws of the link, so other nodes do not change them."""
 
     def starts(graph: "nx.Graph[Any]") -> list[float]:
         agents = {node: Talker([(10.0 * k, 1) for k in range(20)] if node == 0 else []) for node in graph}

@@ -1,4 +1,4 @@
-"""Medium access: throughput against closed forms, and CSMA-CA against the standard, symbol by symbol."""
+"""Medium access: throughput against closed forms, and CSMA-CA against a simulation of the standard by symbols."""
 
 import asyncio
 import math
@@ -14,7 +14,7 @@ from tests.parts import slow
 
 RATE = 250e3
 FRAME = 50
-"""The length of a frame in bytes."""
+"""The frame size in bytes."""
 SECONDS = 8 * FRAME / RATE
 
 
@@ -47,12 +47,13 @@ def star_of_senders(senders: int, radio: Radio, per_second: float, seconds: floa
 
 @pytest.mark.parametrize("load", [0.2, 0.5, 1.0])
 def test_throughput_of_pure_aloha(load: float) -> None:
-    """The throughput is S = G·e^(−2G) for many senders; of N senders' frames, exactly e^(−2G(N−1)/N) survive."""
+    """Throughput is S = G·e^(−2G) for many senders; with N senders, e^(−2G(N−1)/N) of the frames survive."""
     senders, seconds = 60, 6000 * SECONDS / load
     run = star_of_senders(senders, Radio(access="aloha"), load / senders / SECONDS, seconds, seed=1)
     share, frames = share_delivered(run)
     expected = math.exp(-2 * load * (senders - 1) / senders)
-    # The tolerance allows for losses in pairs, and for the G/N of frames that wait for the sender's previous frame.
+    # The tolerance allows for losses in pairs, and for the share G/N of frames that wait for the sender's previous
+    # frame.
     assert share == pytest.approx(expected, abs=5 * math.sqrt(expected * (1 - expected) / frames) + load / senders / 2)
     throughput = run.ledger.exits[0] * SECONDS / seconds
     assert throughput == pytest.approx(load * math.exp(-2 * load), rel=0.08)
@@ -60,7 +61,7 @@ def test_throughput_of_pure_aloha(load: float) -> None:
 
 @pytest.mark.parametrize("load", [0.3, 1.0])
 def test_throughput_of_slotted_aloha(load: float) -> None:
-    """The throughput is S = G·e^(−G), where G is the load."""
+    """Throughput is S = G·e^(−G)."""
     senders, seconds = 60, 6000 * SECONDS / load
     radio = Radio(access="slotted_aloha", slot=SECONDS)
     run = star_of_senders(senders, radio, load / senders / SECONDS, seconds, seed=2)
@@ -70,7 +71,7 @@ def test_throughput_of_slotted_aloha(load: float) -> None:
 
 @pytest.mark.parametrize(("senders", "q"), [(2, 0.5), slow(5, 0.2), slow(8, 0.05)])
 def test_throughput_of_slotted_aloha_with_few_senders(senders: int, q: float) -> None:
-    """The throughput is N·q·(1 − q)^(N−1) if each of N nodes sends in each slot with probability q."""
+    """Throughput is S = N·q·(1 − q)^(N−1) if each of N senders uses each slot with probability q."""
     slots = 6000
 
     async def now_and_then(me: Actor) -> None:
@@ -91,7 +92,7 @@ def test_throughput_of_slotted_aloha_with_few_senders(senders: int, q: float) ->
 
 UNIT, CCA, TURNAROUND, ACK, ACK_WAIT = 20, 8, 12, 22, 54
 SIFS, LIFS, LONGEST_SHORT_FRAME = 12, 40, 2 * (6 + 18)
-"""Durations in symbols of 16 µs, as in IEEE 802.15.4 at 250 kbit/s; 6 bytes of preamble and length precede a frame."""
+"""Symbols of 16 µs, as in IEEE 802.15.4 at 250 kbit/s; 6 bytes of preamble and length precede a frame of 18."""
 SYMBOL = 16e-6
 
 
@@ -119,7 +120,7 @@ def symbol_by_symbol(senders: int, frame: int, symbols: int, acks: bool, seed: i
     nodes = [Node(rng) for _ in range(senders)]
     for node in nodes:
         node.back_off(0)
-    ack_starts: dict[int, int] = {}  # {start of an acknowledgement: its addressee}
+    ack_starts: dict[int, int] = {}  # for each acknowledgement: its start, and the node to which it is addressed
     ack_for, ack_left, ack_disturbed = -1, 0, False
     space = SIFS if frame <= LONGEST_SHORT_FRAME else LIFS
     for now in range(symbols):
@@ -155,7 +156,7 @@ def symbol_by_symbol(senders: int, frame: int, symbols: int, acks: bool, seed: i
 
 
 def advance(node: Node, frame: int, acks: bool) -> None:
-    """Advance a node to the next state if its current state is over."""
+    """Put the node into its next state if its current state is over."""
     if node.state == "space" and node.left == 0:
         node.retries = 0
         node.back_off(0)
@@ -252,7 +253,7 @@ def test_a_hidden_terminal_is_not_sensed() -> None:
 
 @pytest.mark.parametrize(("p", "tries"), [(0.1, 4), (0.5, 4), (0.5, 1), (0.8, 6)])
 def test_mean_tries_and_residual_loss(p: float, tries: int) -> None:
-    """With loss p and at most m tries, a message takes (1 − pᵐ)/(1 − p) tries on average, and pᵐ of them are lost."""
+    """With at most m tries, the mean number of tries is (1 − pᵐ)/(1 − p), and pᵐ of the messages are lost."""
     frames = 4000
 
     async def talk(me: Actor) -> None:
@@ -271,7 +272,7 @@ def test_mean_tries_and_residual_loss(p: float, tries: int) -> None:
 
 @pytest.mark.parametrize(("p", "a"), [(0.0, 0.5), (0.2, 1.0), (0.4, 0.1)])
 def test_efficiency_of_stop_and_wait(p: float, a: float) -> None:
-    """The efficiency is (1 − p)/(1 + 2a), where a is the propagation time divided by the sending time."""
+    """Efficiency is (1 − p)/(1 + 2a), where a is propagation time over transmission time."""
     frames, under_way = 3000, a * SECONDS
 
     async def talk(me: Actor) -> None:

@@ -21,14 +21,14 @@ compiled_only = pytest.mark.skipif(medium.COMPILED is None, reason="there is no 
 
 @pytest.fixture(params=[pytest.param("compiled", marks=compiled_only), "python"])
 def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run a test with the compiled radio and with the Python radio."""
+    """Run each test with the compiled radio and with its Python twin."""
     if request.param == "python":
         monkeypatch.setattr(medium, "COMPILED", None)
     return str(request.param)
 
 
 def delivered(count: int = 1, link: Link = LINK, payload: Any = SECOND, **kwargs: Any) -> list[Delivery]:
-    """Return the results of messages from node 0 to node 1; `kwargs` are settings of the radio, and faults."""
+    """Return the results of messages from node 0 to node 1; ``kwargs`` are settings of the radio, and faults."""
     faults = kwargs.pop("faults", [])
 
     async def says(me: Actor) -> None:

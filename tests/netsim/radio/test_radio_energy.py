@@ -33,14 +33,14 @@ def states(run: Any) -> list[list[float]]:
 
 
 def test_energy_is_power_times_time() -> None:
-    """Node 0 sends from 1 to 2 and from 5 to 6 s; node 1 receives it, node 2 does not; all end at 10 s."""
+    """Node 0 sends from 1 to 2 s and from 5 to 6 s; node 1 receives it, and node 2 does not; the run ends at 10 s."""
     network = Network(topology.path(3), LINK, medium=Radio(access="aloha", energy=POWERS))
     run = network.run({0: Talker([(1.0, SECOND), (5.0, SECOND)]), 1: Actor(forever), 2: Actor(forever)}, until=10.0)
     assert states(run) == [[2, 0, 8, 0, 24], [0, 2, 8, 0, 22], [0, 0, 10, 0, 20]]
 
 
 def test_a_radio_that_is_off_spends_little() -> None:
-    """Radios are awake for 2 of 5 s; the frame from 1.5 to 2.5 s keeps its receiver awake for longer."""
+    """The nodes are awake for 2 of every 5 s; a frame from 1.5 to 2.5 s keeps its receiver awake longer."""
     radio = Radio(access="aloha", energy=POWERS, duty_cycle=DutyCycle(period=5.0, awake=2.0))
     network = Network(topology.path(2), LINK, medium=radio)
     run = network.run({0: Talker([(1.5, SECOND)]), 1: Actor(forever)}, until=10.0)
@@ -57,13 +57,13 @@ def test_frames_that_overlap_are_one_time_of_receiving() -> None:
 def test_who_sends_does_not_receive() -> None:
     network = Network(topology.path(2), LINK, medium=Radio(access="aloha", energy=POWERS))
     run = network.run({0: Talker([(0.0, sized(4000)), (5.0, 0)]), 1: Talker([(1.0, SECOND)])}, until=5.0)
-    # Node 1 receives from 0 to 1 s and from 2 to 4 s. Node 0 is sending when node 1 begins, so it receives nothing.
+    # Node 1 receives from 0 to 1 s and from 2 to 4 s. Node 0 sends when node 1 begins, so it receives nothing.
     assert states(run) == [[4, 0, 1, 0, 18], [1, 3, 1, 0, 15]]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
 def test_of_two_that_begin_at_one_instant_neither_hears_the_other(order: tuple[int, ...]) -> None:
-    """Node 0 sends from 1 to 2 s, node 1 from 1 to 4 s. Node 2 receives only from node 1, whoever is called first."""
+    """Node 0 sends from 1 to 2 s, node 1 from 1 to 4 s; node 2 hears only node 1, in any order of the agents."""
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(order)
     graph.add_edges_from([(0, 1), (1, 2)])
@@ -78,7 +78,7 @@ def test_of_two_that_begin_at_one_instant_neither_hears_the_other(order: tuple[i
 
 
 def test_only_who_waits_for_an_acknowledgement_hears_it_asleep() -> None:
-    """Node 0 sends from 1 to 2 s, and node 1 acknowledges until 3 s. Node 0 sleeps from 1.5 s on, node 2 always."""
+    """Node 0 sends from 1 to 2 s and would sleep from 1.5 s on; node 1 acknowledges until 3 s; node 2 sleeps."""
     cycle = DutyCycle(period=10.0, awake=1.5, offsets={2: 5.0})
     radio = Radio(access="aloha", acks=True, ack_bits=8000, turnaround=0.0, energy=POWERS, duty_cycle=cycle)
     agents = {0: Talker([(1.0, SECOND)], to=1), 1: Listener(), 2: Listener()}
@@ -93,7 +93,7 @@ def test_only_who_waits_for_an_acknowledgement_hears_it_asleep() -> None:
     st.integers(0, 60),
 )
 def test_a_meter_counts_each_moment_once(frames: list[tuple[int, int, bool]], cycle: Any, asked: int) -> None:
-    """The meter equals a check at every moment, where sending precedes receiving, then listening, then sleeping."""
+    """The meter equals a simulation of every moment, in which sending precedes receiving, listening and sleeping."""
     schedule = None if cycle is None else DutyCycle(period=cycle[0], awake=cycle[1]).of("a")
     meter = Meter(POWERS, schedule)
     doing = ["idle"] * 100
@@ -110,7 +110,7 @@ def test_a_meter_counts_each_moment_once(frames: list[tuple[int, int, bool]], cy
         else:
             meter.receive(now, now + length, 1)
         if sends:
-            # A node does not receive a frame that begins at the instant at which the node starts to send.
+            # A node does not receive a frame that begins at the instant at which it starts to send.
             hears = [(begin, end) for begin, end in hears if begin < now]
             doing[now:] = ["idle"] * (100 - now)
             for moment in range(now, max([now, *(end for _, end in hears)])):
@@ -128,10 +128,7 @@ def test_a_meter_counts_each_moment_once(frames: list[tuple[int, int, bool]], cy
 
 
 def test_the_first_order_model() -> None:
-    """Sending k bits over d metres costs E_elec·k + ε_amp·k·d², and receiving them E_elec·k.
-
-    For a broadcast, d is the distance of the farthest receiver.
-    """
+    """Sending k bits over d metres costs E_elec·k + ε_amp·k·d², receiving E_elec·k. Broadcasts use the largest d."""
     graph = topology.path(3)
     for node, place in enumerate([(0, 0), (3, 4), (3, 24)]):
         graph.nodes[node]["pos"] = place
@@ -175,7 +172,7 @@ def test_an_empty_battery_ends_a_node_and_not_the_run() -> None:
 
 
 def test_sending_empties_it_sooner() -> None:
-    """A second of sending costs 4 J instead of 2 J, so ten seconds of sending cost 20 J more."""
+    """A second of sending costs 4 J instead of 2 J, so ten of them shorten the battery's life by 10 s."""
     network = Network(
         topology.path(2), LINK, medium=Radio(access="aloha", energy={0: Energy(transmit=4, listen=2, battery=100)})
     )
@@ -184,7 +181,7 @@ def test_sending_empties_it_sooner() -> None:
 
 
 def test_a_frame_for_which_the_battery_does_not_suffice_is_cut_short() -> None:
-    """Node 1 receives the second frame until the battery of node 0 is empty."""
+    """Node 1 receives the second frame until node 0's battery is empty."""
     energy = {0: Energy(transmit=4.0, battery=6.0), 1: Energy(receive=3.0, listen=1.0)}
     network = Network(topology.path(2), LINK, medium=Radio(access="aloha", energy=energy))
     run = network.run({0: Talker([(0.0, SECOND)] * 3), 1: Actor(forever)}, until=10.0, trace=True)
@@ -202,7 +199,7 @@ def test_a_frame_that_ends_as_the_battery_does_is_sent() -> None:
 
 
 def test_who_hears_lives_until_its_battery_is_empty() -> None:
-    """A frame of 20 s begins at 1 s. Receiving costs 1 W, as listening does, and the battery has 8 J."""
+    """A frame of 20 s begins at 1 s. Receiving costs 1 W like listening, so a battery of 8 J lasts for 8 s."""
     energy = {1: Energy(receive=1.0, listen=1.0, battery=8.0)}
     network = Network(topology.path(2), LINK, medium=Radio(access="aloha", energy=energy))
     run = network.run({0: Talker([(1.0, sized(20_000))]), 1: Actor(forever)}, until=30.0)
@@ -210,7 +207,7 @@ def test_who_hears_lives_until_its_battery_is_empty() -> None:
 
 
 def test_bits_are_paid_for_as_they_come() -> None:
-    """A frame of 8000 bits costs 0.8 J within a second, more than the battery holds."""
+    """A frame of 8000 bits costs 0.8 J over one second, more than the battery's 0.5 J."""
     energy = {1: Energy(receive_bit=1e-4, battery=0.5)}
     network = Network(topology.path(3), LINK, medium=Radio(access="aloha", energy=energy))
     run = network.run({0: Talker([(1.0, SECOND)]), 1: Actor(forever), 2: Actor(forever)}, until=3.0)
@@ -221,7 +218,7 @@ def test_bits_are_paid_for_as_they_come() -> None:
 
 
 def test_bits_that_come_while_it_sends_are_not_heard() -> None:
-    """Node 0 receives node 1's frame of 4 s from its start, sends from 1 to 2 s, and then receives the rest."""
+    """Node 0 receives node 1's frame of 4 s, sends from 1 to 2 s itself, and receives the rest."""
     energy = dict.fromkeys((0, 1), Energy(transmit_bit=1e-3, receive_bit=1e-4))
     network = Network(topology.path(3), LINK, medium=Radio(access="aloha", energy=energy))
     agents = {0: Talker([(1.0, SECOND)]), 1: Talker([(0.0, sized(4000))]), 2: Actor(forever)}
@@ -230,7 +227,7 @@ def test_bits_that_come_while_it_sends_are_not_heard() -> None:
 
 
 def test_a_radio_that_spends_nothing_asleep_dies_awake() -> None:
-    """The battery suffices for ten waking periods of 2 J each, of which the tenth ends at 91 s."""
+    """Each waking period costs 2 J, so a battery of 20 J is empty at the end of the tenth, at 91 s."""
     radio = Radio(access="aloha", energy=Energy(listen=2.0, battery=20.0), duty_cycle=DutyCycle(period=10.0, awake=1.0))
     run = Network(topology.path(2), LINK, medium=radio).run({0: Actor(forever), 1: Actor(forever)}, until=200.0)
     assert run.energy["died_at_s"].tolist() == [91.0, 91.0]
@@ -238,7 +235,7 @@ def test_a_radio_that_spends_nothing_asleep_dies_awake() -> None:
 
 @pytest.mark.parametrize("cycle", [None, DutyCycle(period=0.4, awake=0.3)], ids=["awake", "sleeps"])
 def test_deaths_are_where_power_times_time_is_the_battery(cycle: DutyCycle | None) -> None:
-    """At the time of death, the power integrated over the log of the air is the battery's energy."""
+    """The expected times of death come from integrating each node's power over the log of frames on the air."""
     names, rng = range(12), np.random.default_rng(1)
     spends = Energy(transmit=0.05, receive=0.07, listen=0.03, sleep=1e-4, transmit_bit=2e-6, receive_bit=1e-6)
     batteries = {node: dataclasses.replace(spends, battery=float(rng.uniform(0.2, 1.0))) for node in names}
@@ -257,7 +254,7 @@ def test_deaths_are_where_power_times_time_is_the_battery(cycle: DutyCycle | Non
 
 
 def test_with_a_duty_cycle_it_lasts_longer() -> None:
-    """With 2 W for 1 of 10 s and 0.1 W otherwise, a node uses 2.9 J in 10 s."""
+    """2 W for 1 s of every 10 s and 0.1 W for the rest is 2.9 J in 10 s."""
     radio = Radio(
         access="aloha",
         energy=Energy(listen=2.0, sleep=0.1, battery=29.0),
@@ -363,7 +360,7 @@ def test_parts_spend_by_their_states_and_the_table_shows_each() -> None:
 
 
 def test_parts_and_what_is_spent_at_once_empty_a_battery_at_the_exact_time() -> None:
-    """Three batteries: one with a part and 4 J at 5 s, one emptied by `spend` at 3 s, one with only constant power."""
+    """Node 0 uses 0.5 W, 4 J at 5 s, then 1 W; node 1 spends all it has left at 3 s; node 2 uses 0.5 W of 20 J."""
     agents = {
         0: spends((5.0, lambda me: (me.spend("flash", 4.0), me.energy.enter("mcu", "active")))),
         1: spends((3.0, lambda me: me.spend("flash", 400.0))),
@@ -379,7 +376,7 @@ def test_parts_and_what_is_spent_at_once_empty_a_battery_at_the_exact_time() -> 
 
 
 def test_a_node_that_is_down_spends_nothing_and_begins_in_the_first_states() -> None:
-    """The node's mcu is active from 1 s on, the node is down from 3 to 5 s, and the mcu sleeps until 10 s."""
+    """The mcu is active from 1 s, the node is down from 3 to 5 s, and the mcu then sleeps until the end at 5.5 s."""
     agent = spends((1.0, lambda me: me.now < 5.0 and me.energy.enter("mcu", "active")))
     energy = Energy(states={"mcu": {"sleep": 0.25, "active": 1.0}})
     network = Network(topology.path(2), LINK, medium=Radio(energy=energy), faults=[Crash(0, at=3.0, until=5.0)])
@@ -389,7 +386,7 @@ def test_a_node_that_is_down_spends_nothing_and_begins_in_the_first_states() -> 
 
 
 class AtRandom(Agent):
-    """Sends, changes its parts' states and spends energy at random times, and adds up what it spends explicitly."""
+    """Sends, changes its components' states, and spends energy at random times; adds up what it spends explicitly."""
 
     def __init__(self) -> None:
         self.adc = 0.0
@@ -575,7 +572,7 @@ def test_without_an_account_nothing_can_be_spent() -> None:
     st.integers(0, 200),
 )
 def test_windows_are_a_look_at_every_moment(edges: list[int], offset: int, one: int, other: int) -> None:
-    """The windows equal a check of every quarter second in a period of 40 s."""
+    """The windows equal a check of every quarter second of a period of 40 s."""
     edges = sorted(edges)[: len(edges) // 2 * 2]
     windows = [(float(a), float(b - a)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
     schedule = DutyCycle(period=40.0, windows=windows, offsets={"a": float(offset % 40)}).of("a")

@@ -48,10 +48,10 @@ def play(agents: dict[Any, Agent], until: float = 10.0, graph: Any = None, **rad
 
 @pytest.mark.usefixtures("twin")
 class TestOnAndOff:
-    """Each test runs with the compiled radio and with the Python radio."""
+    """Switching the radio on and off, on both twins."""
 
     def test_a_radio_that_is_off_hears_nothing_and_sleeps(self) -> None:
-        """A radio that is off from 1.5 to 4 s loses the frame that it was receiving, and one that began before 4 s."""
+        """The radio is off from 1.5 to 4 s: it loses the frame being received, and one that begins before 4 s."""
         me = does((1.5, lambda me: me.radio.off()), (4.0, lambda me: me.radio.on()))
         run = play({0: me, 1: Talker([(1.0, SECOND), (3.5, SECOND), (6.0, SECOND)])}, energy=POWERS)
         assert counts(run) == {"asleep": 2, "delivered": 1}
@@ -67,7 +67,8 @@ class TestOnAndOff:
         run = play({0: me, 1: Listener()}, acks=True, ack_bits=8000, turnaround=0.25, energy=POWERS)
         assert counts(run) == {"delivered": 1}
         assert run.airtime["retries"].tolist() == [0, 0]
-        # The radio sleeps from 2 s on, when everything is sent, except during the acknowledgement from 2.25 to 3.25 s.
+        # The radio sleeps from 2 s, when everything is sent, except while the acknowledgement arrives from 2.25 to 3.25
+        # s.
         row = run.energy.iloc[0]
         assert row[["transmit_s", "receive_s", "listen_s", "sleep_s"]].tolist() == [1, 1, 1, 7]
 
@@ -104,7 +105,7 @@ class TestOnAndOff:
     def test_a_battery_lasts_longer_with_the_radio_off(self) -> None:
         me = does((1.0, lambda me: me.radio.off()), (5.0, lambda me: me.radio.on()))
         run = play({0: me, 1: Listener()}, 50.0, energy=Energy(listen=2.0, sleep=0.5, battery=10.0))
-        # One node has used 2 J by 1 s and 2 J more by 5 s; the other uses 6 J at 2 W.
+        # Node 0 uses 2 J until 1 s, 2 J while off until 5 s, and its last 6 J at 2 W until 8 s.
         assert run.energy["died_at_s"].tolist() == [8.0, 5.0]
 
     def test_a_node_that_returns_has_its_radio_on_and_on_channel_0(self) -> None:
@@ -128,10 +129,10 @@ class TestOnAndOff:
 
 @pytest.mark.usefixtures("twin")
 class TestListening:
-    """Each test runs with the compiled radio and with the Python radio."""
+    """`radio.listen`, on both twins."""
 
     def test_what_is_heard_in_a_time(self) -> None:
-        """Frames are received only if they end while the radio listens: of those at 2, 3 and 7 s, not the second."""
+        """The radio is only on while it listens. Frames end at 2, 3 and 7 s; the second is not complete at 2.5 s."""
         me = does(
             (0.0, lambda me: me.radio.off()),
             (0.5, lambda me: me.radio.listen(2.0)),
@@ -181,7 +182,7 @@ class TestListening:
 
 @pytest.mark.usefixtures("twin")
 class TestChannelsAndPower:
-    """Each test runs with the compiled radio and with the Python radio."""
+    """Channels and transmit power, on both twins."""
 
     def test_frames_on_another_channel_do_not_arrive(self) -> None:
         def tune(channel: int) -> Step:
@@ -253,7 +254,7 @@ class TestChannelsAndPower:
         assert counts(run) == {"lost": 1, "delivered": 1}
 
     def test_energy_follows_the_power_that_is_set(self) -> None:
-        """A frame costs the power set at its start: 1 s at 4, 1 and 2.5 W, and 1.5 s at 4 W for a frame of 2 s."""
+        """A frame costs the power set at its start: 1 s at 4 W, 1 s at 1 W, 1 s at 2.5 W, and 1.5 s of 2 s at 4 W."""
         energy = Energy(transmit=4.0, transmit_at={0: 4.0, -20: 1.0}, listen=2.0)
         me = does(
             (1.0, lambda me: me.send(1, "m", SECOND)),
@@ -279,7 +280,7 @@ class TestChannelsAndPower:
         assert row["used_j"] == pytest.approx(row["transmit_j"] + row["listen_j"])
 
     def test_a_battery_ends_by_the_power_that_is_set(self) -> None:
-        """The battery has 2 J for listening until 1 s, and 0.25 J for sending at 0.5 W instead of 4 W."""
+        """Listening until 1 s costs 2 J; then 0.25 J last for 0.5 s of sending at 0.5 W instead of 4 W."""
         energy = Energy(transmit=4.0, transmit_at={0: 4.0, -20: 0.5}, listen=2.0, battery=2.25)
         me = does(
             (0.5, lambda me: setattr(me.radio, "power_dbm", -20.0)),
@@ -325,7 +326,7 @@ def test_a_power_without_watts_is_refused_and_not_set() -> None:
 
 
 def test_without_watts_by_power_energy_stays() -> None:
-    """The same holds for presets that have one power, and without an energy model."""
+    """The power does not change the energy of a model with one transmit power, nor is an energy model required."""
     me = does((1.0, lambda me: setattr(me.radio, "power_dbm", -40.0)), (2.0, lambda me: me.send(1, "m", SECOND)))
     assert play({0: me, 1: Listener()}, energy=POWERS).energy["transmit_j"].tolist() == [4.0, 0.0]
     me = does((1.0, lambda me: setattr(me.radio, "power_dbm", -40.0)), (2.0, lambda me: me.radio.power_dbm))
@@ -374,7 +375,7 @@ async def never(frame: object) -> bool:
 
 @pytest.mark.usefixtures("twin")
 class TestSeveralListens:
-    """Each caller keeps the radio on for its own time. The tests run with the compiled and with the Python radio."""
+    """Overlapping calls of `radio.listen`, on both twins; each call keeps the radio on for its own time."""
 
     def test_the_radio_is_on_until_the_last_has_ended(self) -> None:
         async def both(me: Actor) -> list[int]:
@@ -408,7 +409,8 @@ class TestSeveralListens:
         network.at(9.0, lambda: seen.append(me.radio.state))
         run = network.run({0: me}, until=20.0)
         assert seen == ["listen"]
-        # The radio is off for 0.5 s, on for 0.5 s, and the node down until 9 s. Then all steps are due: on until 13 s.
+        # The node is off for 0.5 s, on for 0.5 s, and down until 9 s. All steps are then overdue and happen together:
+        # the radio is on until 13 s, and off afterwards.
         assert run.energy.iloc[0][["listen_s", "sleep_s"]].tolist() == [4.5, 7.5]
 
 

@@ -25,7 +25,7 @@ def power(dbm: float) -> Any:
 
 @pytest.mark.usefixtures("twin")
 class TestBoundAsAsked:
-    """Each test runs with the compiled radio and with the Python radio."""
+    """A message keeps the settings of the moment at which it was sent; on both twins."""
 
     @pytest.mark.filterwarnings("ignore:rate = 8000 bit/s")
     @pytest.mark.parametrize("access", ["aloha", "csma"])
@@ -53,7 +53,7 @@ class TestBoundAsAsked:
         assert heard[2].times[0] == pytest.approx(3.0, abs=1e-3)
 
     def test_the_radio_tunes_once_the_frames_before_are_done_with(self) -> None:
-        """The radio misses a frame on channel 1 that begins while it still sends on channel 0; it receives the next."""
+        """A frame on channel 1 that begins while the radio still sends on channel 0 is missed; the next arrives."""
 
         async def both(me: Any) -> None:
             await me.broadcast("m", SECOND)
@@ -75,7 +75,7 @@ class TestBoundAsAsked:
         assert me.times == [4.0]
 
     def test_a_message_to_be_acknowledged_keeps_its_channel_until_it_is_given_up(self) -> None:
-        """Node 1 is deaf until 2.5 s; all tries use channel 0, on which node 1 listens."""
+        """Node 1's radio is off until 2.5 s. All tries stay on channel 0, although the sender changes its channel."""
         me = does((1.0, lambda me: asyncio.ensure_future(me.deliver(1, "m", SECOND)) and None), (1.1, tune(1)))
         other = does((0.0, lambda me: me.radio.off()), (2.5, lambda me: me.radio.on()))
         settings: dict[str, Any] = {"acks": True, "ack_bits": 80, "turnaround": 0.001, "unit_backoff": 0.001}
@@ -109,7 +109,7 @@ class TestBoundAsAsked:
 
 @pytest.mark.usefixtures("twin")
 class TestOrderWithinAnInstant:
-    """Each test runs with the compiled radio and with the Python radio."""
+    """The order of the radio's and the agents' actions at one instant, on both twins."""
 
     def test_a_queued_frame_begins_before_agents_act(self) -> None:
         """The first frame ends at 2 s, when the agent switches off. The queued frame is then already on the air."""
@@ -123,7 +123,7 @@ class TestOrderWithinAnInstant:
         assert listener.times == [2.0, 3.0]
 
     def test_a_frame_asked_for_now_begins_after_agents_have_acted(self) -> None:
-        """The agent sends and switches its radio off at one instant, so the frame waits."""
+        """The agent sends and switches off at the same instant, so its frame waits until the radio is on again."""
 
         async def send(me: Any) -> None:
             await me.broadcast("m", SECOND)
@@ -135,7 +135,7 @@ class TestOrderWithinAnInstant:
 
     @pytest.mark.parametrize("first", [0, 1])
     def test_who_tunes_as_a_frame_is_asked_for_hears_it(self, first: int) -> None:
-        """A node that tunes to the channel at the instant of the sending receives the frame, whoever acts first."""
+        """One agent sends and the other changes to its channel at the same instant, in either order."""
         listener = Listener()
 
         class Tunes(Listener):
@@ -157,7 +157,7 @@ class TestOrderWithinAnInstant:
         assert me.log == [None, 1]
 
     def test_an_acknowledgement_that_ends_with_the_wait_is_in_time(self) -> None:
-        """This holds at every simulated time, however the sum of times is rounded."""
+        """This holds at any simulated time, however the sum of times is rounded."""
         for at in np.random.default_rng(1).uniform(0.0, 1e6, 8):
             me = does((float(at), lambda me: me.deliver(1, "m", SECOND)))
             settings: dict[str, Any] = {"acks": True, "ack_bits": 177, "turnaround": 0.0123}
@@ -174,7 +174,7 @@ class TestOrderWithinAnInstant:
         wrong, rng = [], np.random.default_rng(2)
         for at in rng.uniform(0.0, 1e4, 12).tolist():
             me = does((at, lambda me: me.deliver(1, "m", SECOND)))
-            # Times that differ by less than a nanosecond count as one instant.
+            # Times that differ by less than a nanosecond count as the same instant.
             again = at + 1.0 + 0.1 + float(rng.uniform(-0.9e-9, 0.9e-9))
             long = does((again, lambda me: me.broadcast("m", bytes(1500))))
             radio = Radio(

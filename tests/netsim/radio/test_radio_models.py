@@ -1,4 +1,4 @@
-"""Path loss against the normal distribution; presets against the figures of their sources."""
+"""Path loss against the normal distribution; presets against the numbers of their sources."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ PAIR = {"a": (0.0, 0.0), "b": (30.0, 40.0)}
 
 
 def test_reception_is_that_of_the_normal_distribution() -> None:
-    """Reception is Φ((P − PL(d) − θ)/σ), with the path loss PL = 40 + 30·log10(50) = 90.97 dB at 50 m."""
+    """The probability is Φ((P − PL(d) − θ)/σ): sending at P, path loss 90.97 dB at 50 m, sensitivity θ, fading σ."""
     model = LogDistance(exponent=3, reference_loss=40, fading=5, transmit_dbm=0, sensitivity=-95)
     expected = norm.cdf((0 - (40 + 30 * math.log10(50)) + 95) / 5)
     assert model.reception(PAIR) == {("a", "b"): pytest.approx(expected), ("b", "a"): pytest.approx(expected)}
@@ -36,7 +36,7 @@ def test_a_link_delivers_as_often() -> None:
 
 
 def test_shadowing_is_normal_and_the_links_own() -> None:
-    """Without fading a link receives every frame or none; the share of links that receive is Φ((P − PL(d) − θ)/σ)."""
+    """Without fading, a link receives all frames or none; Φ((P − PL(d) − θ)/σ) is the share of links that receive."""
     ring = {i: (50 * math.cos(i), 50 * math.sin(i)) for i in range(1000)} | {"hub": (0.0, 0.0)}
     model = LogDistance(reference_loss=40, shadowing=6.0, symmetric=False, fading=0.0)
     drawn = [model.powers({"hub": ring["hub"], i: ring[i]}, seed=3)["hub", i] for i in range(1000)]
@@ -44,7 +44,7 @@ def test_shadowing_is_normal_and_the_links_own() -> None:
     assert kstest((np.array(drawn) - mean) / 6.0, "norm").pvalue > 0.01
     received = [float(power >= model.sensitivity) for power in drawn]
     assert np.mean(received) == pytest.approx(norm.cdf((mean + 95) / 6), abs=0.06)
-    # An additional node does not change the powers of the others; another seed does.
+    # Adding a node changes no existing link; another seed does.
     assert model.powers(PAIR, seed=1).items() <= model.powers(PAIR | {"c": (1.0, 1.0)}, seed=1).items()
     assert model.powers(PAIR, seed=1) != model.powers(PAIR, seed=2)
 
@@ -70,7 +70,7 @@ def test_positions_may_be_those_of_a_graph() -> None:
 
 @pytest.mark.parametrize("both", [False, True])
 def test_positions_too_far_apart_are_named_as_such(both: bool) -> None:
-    """The error names the argument that was given, positions and not a table, and the range that is missing."""
+    """The message names the positions, which the user gave, instead of a table, and states the missing range."""
     with pytest.raises(BadInput) as caught:
         LogDistance(fading=4.0).network({"a": (0, 0), "b": (500, 0)}, both=both)
     way = " each way" if both else ""
@@ -93,7 +93,7 @@ def test_bad_path_losses_are_refused(values: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("sf", "milliseconds"), [(7, 61.696), (8, 113.152), (10, 370.688), (12, 1482.752)])
 def test_loras_time_on_the_air(sf: int, milliseconds: float) -> None:
-    """23 bytes at 125 kHz, rate 4/5 and 8 symbols of preamble take the time that common calculators give."""
+    """Common calculators give this airtime for 23 bytes at 125 kHz, coding rate 4/5, with 8 preamble symbols."""
     assert LoRaAirtime(spreading_factor=sf).seconds(8 * 23) * 1e3 == pytest.approx(milliseconds)
 
 

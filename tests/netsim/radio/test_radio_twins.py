@@ -1,4 +1,4 @@
-"""The compiled radio equals the Python radio: events, draws, records, energies."""
+"""The compiled radio equals its Python twin: events, draws, records, energies."""
 
 import asyncio
 import math
@@ -27,7 +27,7 @@ compiled_only = pytest.mark.skipif(medium.COMPILED is None, reason="there is no 
 
 
 def story(run: Run) -> list[Any]:
-    """Return all results of a radio, for comparison to the last bit."""
+    """Return everything that a radio records in a run, to be compared exactly."""
     assert run.air is not None
     records = run.ledger.tally.records() or {}
     kept = {name: sorted(rows.tolist()) for name, rows in records.items()}
@@ -35,7 +35,7 @@ def story(run: Run) -> list[Any]:
 
 
 def in_python(play: Callable[[], Any]) -> Any:
-    """Run with the radio and the clock that are written in Python."""
+    """Run a function with the Python twins of the radio and of the clock."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(medium, "COMPILED", None)
         patch.setattr(clock, "COMPILED", None)
@@ -101,7 +101,7 @@ def test_both_schedules_give_the_same_times(seed: int) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**50))
 def test_both_meters_count_the_same_joules(seed: int) -> None:
-    """The programs are random: frames received, sent and cut short, switches, states, and readings of the battery."""
+    """Both meters get the same random frames (received, sent, cut short), switches, states and readings."""
     rng = np.random.default_rng(seed)
     watts = dict(zip(("transmit", "receive", "listen", "sleep"), rng.uniform(0, 4, 4).tolist(), strict=True))
     bit, battery = float(rng.choice([0.0, 1e-3])), float(rng.choice([5.0, 1e3]))
@@ -114,7 +114,8 @@ def test_both_meters_count_the_same_joules(seed: int) -> None:
     meters = Meter(energy, schedule), twins.CompiledMeter(energy, cycle)
     now, heard = 0.0, list[Any]()
     for _ in range(30):
-        # Some events are at one instant, some are within the tolerance of an instant, some are at the end of another.
+        # Some events share an instant, some are within the tolerance of an instant, and some coincide with an earlier
+        # end.
         now = float(
             rng.choice([now, now + 1e-9, now + 2e-9, max(now, meters[0].busy_until), now + rng.uniform(0, 0.5)])
         )
@@ -295,7 +296,7 @@ def test_an_error_in_an_event_ends_the_run_with_either_twin() -> None:
 
 @compiled_only
 def test_both_twins_have_the_same_success_of_oqpsk() -> None:
-    """The probabilities are equal bit for bit, far below to far above the sensitivity, for one bit to a full frame."""
+    """Results are equal bit for bit, far below to far above the sensitivity, for 1 bit up to the longest frame."""
     phy = Phy()
     receiver = medium.COMPILED.SinrReceiver(phy, Radio(phy=phy), 1, 2, "a")  # type: ignore[union-attr]
     for sinr in (0.0, 5e-324, 1e300):

@@ -70,11 +70,11 @@ def test_frames_arrive_with_the_power_of_their_time(tmp_path: Path) -> None:
 
 
 def test_a_reception_rate_is_that_of_the_frames(tmp_path: Path) -> None:
-    """A payload of 27 bytes makes a frame of 50 bytes: 17 of header, and the encoding of the kind."""
+    """A reception rate holds for each frame, here of 27 bytes that become 50 on the air."""
     text = "time,src,dst,prr\n0,a,b,0.3\n0,b,a,1\n20,a,b,0.8\n20,b,a,0\n"
     agents = network(read(tmp_path, text), seed=2).run({"a": Says(0.02, 40.0), "b": Says(0.02, 40.0)}).agents
     heard = np.array([frame.began for frame in agents["b"].heard])
-    # For 1000 frames three standard deviations are 4.3 %; in addition some frames collide.
+    # For 1000 frames, three standard deviations are 4.3 %; some frames also collide.
     assert (heard < 20).sum() / 1000 == pytest.approx(0.3, abs=0.06)
     assert (heard >= 20).sum() / 1000 == pytest.approx(0.8, abs=0.06)
     back = np.array([frame.began for frame in agents["a"].heard])

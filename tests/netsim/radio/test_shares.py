@@ -14,7 +14,7 @@ LINK, FRAME = Link(rate=8000.0), 0.1
 
 
 class Sends(Agent):
-    """Sends one frame on each of some channels, all at the same time, and records their outcomes."""
+    """Sends one frame on each given channel, without waiting in between, and records the outcomes."""
 
     def __init__(self, *channels: int, pause: float = 0.0) -> None:
         self.channels, self.pause = channels, pause
@@ -60,7 +60,7 @@ def test_each_band_has_a_share_of_its_own() -> None:
 
 def test_a_frame_that_would_wait_is_refused_and_counted() -> None:
     run = play({0: Sends(0, 0, 0, 0, pause=0.45), 1: Sends()}, transmit_share=0.1, refuses_silent=True)
-    # The node tries at 0 s, 0.55 s (refused), 1 s, where its silence ends, and 1.55 s (refused).
+    # Frames are offered at 0, 0.55 (refused), 1.0 (the silence has just ended) and 1.55 s (refused).
     assert begins(run, 0) == pytest.approx([0.0, 1.0])
     assert [sent.on_air for sent in run.agents[0].sent] == [True, False, True, False]
     assert [sent.reason for sent in run.agents[0].sent] == ["", "refused", "", "refused"]

@@ -73,7 +73,7 @@ def test_messages_leave_in_the_order_in_which_they_were_asked_for() -> None:
         return first.result(), last.result()
 
     (first, last), [other], _ = played(does, Radio())
-    # The new task starts only after this task has called `broadcast`.
+    # A new task starts later than the `broadcast` that is called in the same step.
     assert [frame.kind for _, frame in other.heard] == ["b", "a", "c"]
     assert first.ended < last.began
 
@@ -145,7 +145,7 @@ def test_a_frame_goes_out_on_the_channel_that_was_set_as_it_was_asked_for() -> N
     ],
 )
 def test_an_event_is_the_same_moment_by_the_receivers_clock(radio: Radio, link: Link, to: Any) -> None:
-    """The error is the link's delay (3 us in one case) plus the drift of the clocks while the frame waited."""
+    """The error is the link's delay (3 us in one case) and the drift of the clocks while the frame waited."""
     clocks = [ClockSkew(0, offset=3.0, drift=80e-6), ClockSkew(1, offset=-2.0, drift=-60e-6)]
     at = 7.25
 
@@ -268,7 +268,7 @@ TWINS = pytest.mark.parametrize("twin", [lambda play: play(), in_python])
 @TWINS
 @pytest.mark.parametrize(("waits", "travels"), [(4294.0, True), (4300.0, False)])
 def test_an_event_that_has_become_too_old_does_not_travel(twin: Any, waits: float, travels: bool) -> None:
-    """The event's age fits in 32 bits of microseconds when the frame is queued, but not after the radio was off."""
+    """The radio is off after queueing, so the event's age, a 32-bit number of microseconds, may overflow."""
 
     async def does(agent: Any) -> Any:
         agent.radio.off()
@@ -345,7 +345,7 @@ def test_a_straggler_and_an_agent_in_rounds_transmit() -> None:
 
 
 def test_between_two_tries_that_are_refused_others_have_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The queue is full, so a try takes no time. It must let other tasks run, as `send` does, or the run never ends."""
+    """With a full queue a try takes no time; it must still yield to other tasks like `send`, or the run never ends."""
     monkeypatch.setattr("netsim.transport.outbox.MAX_SENDS_PER_INSTANT", 20)
 
     async def does(agent: Any) -> Any:

@@ -17,7 +17,7 @@ Point = tuple[float, ...]
 
 
 def crosses(a: Point, b: Point, p: Point, q: Point) -> bool | None:
-    """Return whether a line and a wall cross, computed with fractions; None if they only touch or overlap."""
+    """Return, by exact rational arithmetic, whether a line crosses a wall; None if they only touch or overlap."""
     (ax, ay), (bx, by), (px, py), (qx, qy) = (tuple(map(Fraction, each[:2])) for each in (a, b, p, q))
     dx, dy, ex, ey = bx - ax, by - ay, qx - px, qy - py
     below = dx * ey - dy * ex
@@ -73,7 +73,7 @@ def test_walls_lower_powers_and_links() -> None:
     assert lost["a", "b"] == lost["b", "a"] == pytest.approx(6.9)
     assert lost["b", "c"] == pytest.approx(3.4)
     assert lost["a", "c"] == pytest.approx(10.3)
-    # COST 231: the loss is that of free space plus the losses of the walls.
+    # COST 231: the loss is the free-space loss plus the losses of the crossed walls.
     expected = 40.2 + 20.0 * math.log10(20.0) + 10.3
     assert behind.powers(places)["a", "c"] == pytest.approx(-expected)
 
@@ -127,7 +127,7 @@ def test_walls_that_are_none() -> None:
 
 
 def test_floors_cost_what_cost_231_says() -> None:
-    """For k floors of L_f = 18.3 dB, k^((k + 2)/(k + 1) − 0.46) · L_f gives 18.3, 33.5 and 43.6 dB for k = 1, 2, 3."""
+    """COST 231: L = k^((k + 2)/(k + 1) − 0.46) · L_f is 18.3, 33.5, 43.6 dB for 1, 2, 3 floors of L_f = 18.3 dB."""
     building = Walls(storey=3.0)
     heights = np.array([1.0, 2.9, 3.1, 7.0, 11.9, -0.5])
     here, there = np.zeros((6, 3)), np.column_stack([np.full(6, 9.0), np.zeros(6), heights])

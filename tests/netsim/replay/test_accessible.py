@@ -1,4 +1,4 @@
-"""axe-core finds no serious violation on the pages; NETSIM_AXE names its axe.min.js (npm install axe-core)."""
+"""axe-core finds no serious accessibility problem on the pages; NETSIM_AXE is the path of axe.min.js."""
 
 import json
 import os
@@ -17,7 +17,7 @@ AXE = os.environ.get("NETSIM_AXE", "")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not AXE, reason="NETSIM_AXE is not set: the path of axe-core's axe.min.js"),
-    # Two cases suffice, because colours depend only on the scheme, and the layout only on the width.
+    # Two cases suffice: colours depend only on the scheme, and the layout only on the width.
     pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")]),
 ]
 

@@ -1,4 +1,4 @@
-"""Happened-before in the page of a replay (clocks, pasts, futures, chains), against agents that keep vector clocks."""
+"""The happened-before relation in a replay page (clocks, pasts, futures, chains), against agents with vector clocks."""
 
 import json
 import shutil
@@ -98,7 +98,7 @@ def by_event(found: dict[str, Any]) -> dict[tuple[int, float], list[int]]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_vector_clocks_are_those_of_the_graph_of_events(seed: int) -> None:
-    """The runs have broadcasts, losses, duplicates, immediate replies, notes, and several frames at one instant."""
+    """The frames include broadcasts, losses, duplicates, immediate replies, notes, and several at one instant."""
     draw, agents, rows = np.random.default_rng(seed), 5, []
     for number in range(60):
         # Times lie on a grid, so that many events share an instant.
@@ -116,7 +116,7 @@ def test_vector_clocks_are_those_of_the_graph_of_events(seed: int) -> None:
     assert len(found["time"]) == len(expected)
     assert by_event(found) == expected
     assert found["clock"] == found["clocks"]
-    # One event precedes another if and only if no element of its clock is larger.
+    # Event a precedes event b exactly if no element of a's clock is larger than that of b's.
     clocks = np.array(found["clocks"])
     for event, clock in enumerate(clocks):
         before = set(np.flatnonzero((clocks <= clock).all(axis=1)).tolist()) - {event}
@@ -148,7 +148,7 @@ class Clocked(Agent):
 
 @pytest.mark.parametrize("crashes", [False, True])
 def test_they_are_what_agents_count_themselves(crashes: bool) -> None:
-    """Also if agents crash: the events after an agent's restart follow its events before the crash."""
+    """A crashed agent's events after its restart follow its events before the crash."""
     graph = topology.ring(5)
     link = Link(latency=latency.Uniform(0.01, 0.3), loss=0.1, duplicate=0.1)
     faults = [Crash(2, at=0.25, until=0.6, keeps_state=True)] if crashes else []
@@ -176,7 +176,7 @@ def test_chain_has_as_few_frames_as_possible() -> None:
     assert [(columns["sender"][row], columns["receiver"][row]) for row in far["rows"]] == [(0, 2), (2, 3)]
     assert [(columns["sender"][row], columns["receiver"][row]) for row in near["rows"]] == [(0, 1), (1, 2)]
     assert near["events"] == [at[0, 0.0], at[1, 1.0], at[2, 2.0]]
-    # A lost frame orders no events. Events of one agent are ordered even without frames.
+    # A lost frame orders no events; two events of the same agent are ordered without frames.
     assert lost is None
     assert own["rows"] == []
     assert own["events"] == [at[3, 0.2], at[3, 3.5]]
@@ -214,7 +214,7 @@ def test_a_reply_follows_its_question_at_the_same_instant() -> None:
     assert found["got"][0] == answered, "hears and answers in one event"
     assert found["got"][1] != asked
     assert len(found["time"]) == 3
-    # Both agents acknowledge each other, so neither request precedes the other.
+    # Both agents ask and both answer: neither request precedes the other one.
     rows += [instant(1, 0, round=1), instant(0, 1, 7, round=1, reply=1)]
     columns, found = order_of(rows, 2)
     sent = {
@@ -230,13 +230,13 @@ def test_a_token_runs_along_a_chain_at_one_instant() -> None:
     _, found = order_of([instant(i, i + 1) for i in (3, 1, 0, 2)], 5)
     assert found["agent"] == [0, 1, 2, 3, 4]
     assert [len(past) for past in found["past"]] == [0, 1, 2, 3, 4]
-    # In a ring of frames at one instant, the sender of the first frame is taken as the beginning.
+    # In a cycle of zero-latency frames some agent must be first: here the sender of the first frame.
     _, found = order_of([instant(i, (i + 1) % 3) for i in range(3)], 3)
     assert found["agent"] == [0, 1, 2, 0]
 
 
 def test_whoever_just_heard_begins_an_instant() -> None:
-    """An earlier frame arrives at agent 2 as all four agents send around a ring, so agent 2 is the beginning."""
+    """Of four agents that send around a ring at one instant, agent 2, which just received a frame, is the first."""
     rows = [instant(i, (i + 1) % 4) for i in range(4)]
     rows.append({"start": 0.0, "end": 1.0, "sender": 0, "receiver": 2, "number": 9})
     _, found = order_of(rows, 4)
@@ -244,7 +244,7 @@ def test_whoever_just_heard_begins_an_instant() -> None:
 
 
 def test_one_question_after_the_other_at_one_instant() -> None:
-    """Of two requests to one agent, the second follows the first answer; requests to two agents are one event."""
+    """Of two requests to the same agent, the second follows the first answer; requests to two agents are one event."""
     rows = [instant(0, 1, 0), instant(0, 1, 1), instant(1, 0, 0), instant(1, 0, 1)]
     _, found = order_of(rows, 2)
     assert found["agent"] == [0, 1, 0, 1, 0]

@@ -229,7 +229,7 @@ def test_an_edge_that_is_called_otherwise_is_no_parent_and_makes_no_tree() -> No
     graph = topology.complete(4)
     plans: dict[int, list[tuple[float, Any]]] = {0: [], 1: [(1.0, 0)], 2: [(1.0, 0)], 3: [(1.0, 1), (2.0, 2)]}
     texts = said(history_of(Network(graph, seed=1).run({i: Giver(i == 0, plans[i]) for i in graph}, trace=True)))
-    # Half of the agents and all of them reach a way to the root at one time, which gives only one sentence.
+    # Half of the agents and all of them have a parent at the same time, so only one of the two sentences is shown.
     assert texts == ["All 4 agents have a way to a root by gave_to, at most 2 hops deep", "3 has another gave_to"]
 
 

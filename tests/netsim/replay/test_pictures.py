@@ -275,7 +275,7 @@ def test_a_role_taken_in_the_last_instant_ends_the_line_after_a_crash(tmp_path: 
     assert run.states["time_s"].iloc[-1] == 2.0
     drawn = run.picture(str(tmp_path / "run.svg"), view="spacetime")
     text = [each.text for each in ElementTree.parse(drawn).iter() if each.tag.endswith("text")]
-    # The word stands at both changes, at the ends of both lines, and in the legend.
+    # Twice at the changes, twice at the ends of the lines, and once in the legend.
     assert text.count("leader") == 5
 
 
@@ -300,7 +300,7 @@ def test_no_word_covers_another(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("seconds", [1e-8, 1e6, 2e9])
 def test_the_last_time_is_not_cut_off(seconds: float) -> None:
     meta, columns = votes()
-    # Without states there are no texts at the right edge, which would take space.
+    # Labels at the right edge would need room there, so the run has none.
     story = meta | {"states": meta["states"] | {"values": {}}}
     for word in words(diagram(of=(story, columns), end=seconds)):
         assert box(word)[0] >= 0
@@ -316,7 +316,7 @@ def test_only_a_stretch_of_time_is_shown() -> None:
 
 def test_a_lifeline_has_its_roles_colour_and_weight() -> None:
     drawn = {each["stroke"]: each["width"] for each in diagram() if "codes" in each and len(each["codes"]) == 2}
-    # "follower", the initial role of most agents, is first; "candidate" and "leader" follow.
+    # The roles in this order are: follower (the usual role of most agents), candidate, leader.
     for role in tokens()["roles"][:3]:
         assert drawn[role.get("line", role)["light"]] == pytest.approx(role["weight"])
     assert tokens()["routine"]["light"] in drawn, "what most frames are is routine"
@@ -431,7 +431,7 @@ def test_names_are_no_tags_and_an_image_is_what_was_drawn() -> None:
     painter, ground = Painter(60, 40, "#ffffff"), list[Call]()
     half = {**PLAIN, **BOX, "alpha": 0.5, "clip": [0, 0, 30, 40]}
     assert painter.paint(ground, calls[1:]).getcolors() != [(2400, (255, 255, 255))]
-    # The new picture does not contain the previous one, and clipped parts are not drawn.
+    # The previous content must be cleared, and clipped parts must not be drawn.
     image = painter.paint(ground, [half])
     assert [image.getpixel(place) for place in ((10, 18), (25, 20), (35, 20))] == [
         (255, 255, 255),
@@ -481,7 +481,7 @@ def test_thousands_of_states_within_a_pixel_are_drawn_as_the_last(kind: type) ->
 def test_the_work_for_a_name_grows_no_faster_than_the_name(
     view: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The width of only a limited number of letters is measured, although a name may have a thousand."""
+    """At most the first thousand letters of a name are used, and only a limited number of them is measured."""
     measured = 0
     getlength = ImageFont.FreeTypeFont.getlength
 
@@ -523,7 +523,7 @@ def test_without_an_engine_one_line_says_what_is_missing(tmp_path: Path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
-# In the browser, the scripts draw once on canvases that are as large as the picture.
+# The scripts draw on the browser's canvases; each canvas has the size of the picture and is drawn once.
 REAL = """(() => {
   const SIZE = [900, 600], made = [], widthOf = () => 0;
   %s

@@ -126,7 +126,7 @@ def test_columns_are_the_events_of_the_trace(run: Run, frames: Reader) -> None:
     assert all(starts[row.sender, row.number] == row.start for row in table.itertuples())
     theirs = Counter((r.sender, r.receiver, r.kind, r.event, r.time_s) for r in ends.itertuples())
     ended = table[table["cause"] != "in_flight"]
-    # A lost frame is counted when it is offered, but drawn to end at its departure.
+    # The trace records a loss when the frame is offered; the page draws the loss at the frame's departure.
     left = ended["end"] == ended["depart"]
     mine = Counter((r.sender, r.receiver, r.kind, r.cause, r.end) for r in ended[~left].itertuples())
     assert not mine - theirs
@@ -187,7 +187,7 @@ def test_what_did_not_arrive_is_kept_where_there_is_room() -> None:
 
 
 def test_in_a_queue_and_on_the_air() -> None:
-    # Five frames of 1000 bytes that are sent at 0 s over a link of 8 kbit/s arrive at 1, 2, …, 5 s.
+    # Five frames of 1000 bytes, offered at t = 0 on a link of 8 kbit/s, arrive at 1, 2, …, 5 s.
     run = play(Talker([(0.0, b"x" * 992)] * 5), Listener(), link=Link(rate=8e3), trace=True)
     columns = frames_of(run.trace).columns
     bits = columns["bits"][0]
@@ -440,7 +440,7 @@ def test_what_is_no_traced_run_is_refused_in_one_line(folder: Path, tmp_path: Pa
         trace.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
         refused += 1
         with suppress(BadInput):
-            # A change of bytes that no checksum covers, such as dates, may go unnoticed.
+            # Bytes that no checksum covers, such as dates, may change.
             columns = frames_of(TraceFile(trace)).columns
             refused -= 1
             assert all(np.array_equal(columns[name], expected[name]) for name in COLUMNS), place
@@ -496,7 +496,7 @@ def test_curves_of_many_rows_and_many_changes_of_states_are_thinned(
     monkeypatch.setattr(render, "MOST_ROWS", 5)
     monkeypatch.setattr(render, "MOST_CHANGES", 40)
     found, _ = network("lossy")
-    # The states of some agents change in each round, those of the others only once.
+    # The state of some agents changes in each round, that of the others only once.
     found.watch({"k": lambda agent: agent.round if agent.name < 3 else min(agent.round, 1)})
     run = found.run({node: Mixed() for node in found.graph}, trace=True)
     run.replay(tmp_path / "page.html")

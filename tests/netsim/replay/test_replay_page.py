@@ -160,7 +160,7 @@ def shown(browser: chromium.Page, tmp_path: Path, data: tuple[dict[str, Any], Co
 
 
 def quiet(browser: chromium.Page) -> None:
-    """Check that the page sent no request, and that its console is empty."""
+    """Check that the page made no request, and that the console is empty."""
     assert browser.run("performance.getEntriesByType('resource').length") == 0
     assert [url for url in browser.requested if not url.startswith(("file:", "data:"))] == []
     assert len([url for url in browser.requested if url.startswith("file:")]) == 1
@@ -240,7 +240,8 @@ def test_filters_steps_and_keys(
     kept = columns["kind"] == meta["kinds"].index("thanks")
     page.run("replay.seek(1.23)")
     assert page.run("replay.state().flying") == np.flatnonzero(kept & (start <= 1.23) & (end > 1.23)).tolist()
-    # The keys go from arrival to arrival: forwards with a motion of less than a second, backwards with a jump.
+    # The keys move from arrival to arrival: forwards by playing, if the flight takes less than a second, and backwards
+    # by a jump.
     ends = np.unique(end[kept])
     page.press("ArrowRight")
     assert page.run("replay.state().playing")
@@ -287,7 +288,7 @@ def test_the_inspector_tells_what_an_agent_and_a_link_did(
     mine = (columns["sender"] == 4) | (columns["receiver"] == 4)
     latest = np.concatenate([columns["start"][mine], columns["end"][mine]])
     latest = np.sort(latest[latest <= 1.5])[::-1][: len(times)]
-    # Times are exact in the tooltip, and have seven digits in the list.
+    # The tooltip shows exact times, and the list seven digits.
     assert [float(time.removesuffix(" s")) for time in times] == latest.tolist()
     assert [float(time.removesuffix(" s")) for time in short] == pytest.approx(latest.tolist(), rel=1e-6)
     assert max(map(len, short)) <= len("0.1234567 s")

@@ -64,7 +64,7 @@ def test_agents_have_the_colours_of_their_words_and_those_that_are_down_have_non
 
 def test_a_cut_link_is_dashed_also_at_the_agent_that_is_chosen(page: chromium.Page) -> None:
     page.run("replay.theme('light'), replay.show('map'), replay.seek(0.252)")
-    # Return the share of the line from agent 0 to another agent that is drawn, without the mark in the line's middle.
+    # The script returns the drawn share of the line from agent 0 to another agent, without the mark in its middle.
     script = """(other) => {
       const context = document.querySelector("[data-part=links]").getContext("2d"), [x, y] = replay.place(0);
       const [to, down] = replay.place(other), seen = [];
@@ -103,7 +103,7 @@ def test_an_address_holds_what_is_shown(page: chromium.Page) -> None:
     assert page.run(ticked) == [False, True, True]
     assert page.run("document.querySelector('.replay').dataset.theme") == "dark"
     assert page.run("document.querySelector('[data-part=states] select').selectedOptions[0].textContent") == "term"
-    # The clock has 1.9 units of 1400 / 96 pixels, times the text size of 1.5.
+    # 1.9 units of 1400 / 96 pixels, times the text size of 1.5.
     assert page.run("getComputedStyle(document.querySelector('.clock')).fontSize") == "41.5625px"
     # The page's address is updated with each choice of the user.
     page.run("replay.seek(0.252), replay.show('map'), replay.choose({link: [0, 1]})")

@@ -92,13 +92,13 @@ def test_traits_go_both_ways_and_nothing_else(run: Run, browser: chromium.Page, 
     path = tmp_path / "notebook.html"
     path.write_text(HARNESS.replace("STATE", texts[0]).replace("SOURCE", texts[1]), encoding="utf-8")
     browser.open(path, ready="true")
-    # The page sends the speed that the user chose; it does not change values that Python set earlier.
+    # The page reports the speed that it chose; values that Python set earlier are kept.
     until(browser, "window.there && values.speed > 0")
     assert browser.run("values.agent") == 3
     frame = "document.querySelector('iframe')"
     assert browser.run(f"{frame}.getAttribute('sandbox')") == "allow-scripts"
     assert browser.run(f"{frame}.clientHeight") == 600
-    # Values that Python sets reach the page; the page corrects impossible values and sends them back.
+    # Values set in the model reach the page; impossible ones are corrected and sent back.
     browser.run("model.set('time', 1.25); model.set('speed', 0.5)")
     browser.run("model.set('time', 99)")
     until(browser, "values.time < 99")
@@ -106,7 +106,7 @@ def test_traits_go_both_ways_and_nothing_else(run: Run, browser: chromium.Page, 
     assert browser.run("values.speed") == 0.5
     browser.run("model.set('height', 300)")
     assert browser.run(f"{frame}.clientHeight") == 300
-    # While it plays, the page reports its time, but less often than it draws.
+    # While playing, the page reports its time less often than it draws.
     browser.run("saved.length = 0; model.set('speed', 16); model.set('time', 0); model.set('playing', true)")
     until(browser, "values.time > 0.3")
     assert browser.run("saved.length") < 12

@@ -1,4 +1,4 @@
-"""The space–time diagram in a real browser: its drawing, and selection by pointer, keys and address."""
+"""The space–time diagram in a real browser: drawing, and selection by pointer, keys and address."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -86,7 +86,7 @@ def event_at(page: chromium.Page, agent: int, time: float) -> dict[str, Any]:
 
 
 def click(page: chromium.Page, place: list[float], modifiers: int = 0) -> None:
-    """Click at a position on the diagram's canvas."""
+    """Click at a position of the diagram's canvas."""
     canvas = "document.querySelector('canvas[data-part=spacetime]')"
     left, top = page.run(f"(box => [box.left, box.top])({canvas}.getBoundingClientRect())")
     mouse = {"x": left + place[0], "y": top + place[1], "button": "left", "clickCount": 1, "modifiers": modifiers}
@@ -97,7 +97,7 @@ def click(page: chromium.Page, place: list[float], modifiers: int = 0) -> None:
 def test_a_click_lights_past_and_future(small: chromium.Page) -> None:
     assert "Click an event" in text_of(small)
     dots = small.run("replay.seen().dots")
-    # Agent 0 has dots at 0.1, 0.35, 0.45, 0.52 s; 1 at 0.2, 0.4, 0.5, 0.6; 2 at 0.25, 0.3, 0.4; 3 at 0.15, 0.5.
+    # Agent 0 has events at 0.1, 0.35, 0.45, 0.52; 1 at 0.2, 0.4, 0.5, 0.6; 2 at 0.25, 0.3, 0.4; 3 at 0.15, 0.5.
     assert len(dots) == 13
     heard = event_at(small, 2, 0.3)
     click(small, heard["place"])
@@ -124,7 +124,7 @@ def test_two_events_are_ordered_or_concurrent(small: chromium.Page) -> None:
     click(small, apart["place"])
     click(small, other["place"], SHIFT)
     assert "A and B are concurrent" in text_of(small)
-    # Esc first deselects the second event.
+    # The first Esc deselects only the second event.
     small.press("Escape")
     assert small.run("replay.state().chosen") == {"agent": 1, "event": apart["event"]}
 
@@ -143,7 +143,7 @@ def test_all_by_keys(small: chromium.Page) -> None:
     small.press("c")
     assert "choose the second event" in text_of(small)
     small.press("ArrowUp")
-    # The nearest event of the agent above is at 0.52 s.
+    # Arrow up selects the nearest event of the agent above, here at 0.52 s.
     assert "A and B are concurrent" in text_of(small)
     small.press("Escape")
     small.press("v")
@@ -223,7 +223,8 @@ def test_the_address_chooses_events(small: chromium.Page, tmp_path: Path) -> Non
 def test_a_line_has_the_colour_of_the_value_that_holds(width: int, browser: chromium.Page, tmp_path: Path) -> None:
     """Agents take thousands of values within one pixel; the line has the colour of the value that then lasts."""
     burst = (1e-9 * np.arange(3000)).tolist()
-    # Agent 0 changes from the greatest to the least value at once; 1 rises slowly to the greatest; 2 alternates.
+    # Agent 0 changes from the greatest to the least value at one instant. Agent 1 reaches the greatest value at the end
+    # of the burst. Agent 2 leaves it then, and alternates in a second burst.
     changes = [(0.0, 0, 8.0), (0.0, 0, 0.0), *((time, 1, 8.0 * (k == 2999)) for k, time in enumerate(burst))]
     changes += [(time, 2, 8.0 * (k < 2999)) for k, time in enumerate(burst)]
     changes += [(5.0 + time, 2, 8.0 * (k % 2)) for k, time in enumerate(burst)]

@@ -44,7 +44,7 @@ def moments(page: chromium.Page) -> list[dict[str, Any]]:
 
 
 def test_a_picture_depends_on_the_films_time_alone(page: chromium.Page) -> None:
-    """After seeking forwards or backwards, a picture is the same, including glowing and fading marks."""
+    """Seeking forwards or backwards gives the same picture, including marks that glow or fade."""
     length = page.run("replay.state().length")
     times = [length * share for share in (0.13, 0.3, 0.31, 0.52, 0.77)]
     on = [page.run(f"replay.film({time}), {PICTURE}") for time in times]
@@ -58,7 +58,7 @@ def test_the_film_comes_to_a_moment_stands_and_goes_on(page: chromium.Page) -> N
     page.run(f"replay.film({cut['film'] + cut['stands'] / 2})")
     assert page.run("replay.state().time") == 0.084
     assert cut["text"] in page.run(CAPTION)
-    # A paused film shows no speed. The film counts as slowed if a flight of 13 ms takes half a second or more.
+    # A paused film has no speed. Later, a flight of 13 ms takes at least half a second, and counts as slowed.
     assert "slowed" not in page.run(CLOCK)
     page.run("replay.seek(0.02)")
     slowed = page.run(f"Number({CLOCK}.match(/slowed ([0-9]+)×/)[1])")
@@ -78,7 +78,7 @@ def test_a_frame_is_where_its_time_says(share: float, page: chromium.Page) -> No
       const context = document.querySelector("[data-part=map]").getContext("2d");
       return Array.from(context.getImageData(...place.map((each) => Math.round(each * devicePixelRatio)), 1, 1).data);
     }})()""")
-    # The blue of the first kind of message.
+    # The colour is the blue of the first kind.
     assert found == [0x11, 0x6C, 0xC6, 255]
 
 
@@ -97,7 +97,7 @@ def test_pagedown_plays_to_the_next_moment_and_pageup_goes_back(page: chromium.P
     page.press("PageUp")
     before = max((each for each in films if each < film - 0.4), default=0)
     assert page.run("replay.state().film") == pytest.approx(before, abs=1e-3)
-    # In the other case the film plays to that point, and stops.
+    # Without a second key press, the film plays to the moment and stops.
     page.run(f"replay.film({film - 0.3})")
     page.press("PageDown")
     until(page, "!replay.state().playing")
@@ -115,7 +115,7 @@ def test_p_presents_and_esc_leaves(page: chromium.Page) -> None:
     assert page.run(gone) == [False] * 5
     stage = "document.querySelector('[data-part=stage]').getBoundingClientRect().width"
     until(page, f"{stage} === innerWidth")
-    # The arrow key selects an agent: Esc first clears the selection, and a second Esc ends the presentation.
+    # The first Esc clears the choice, and the second ends the presentation.
     page.press("ArrowDown")
     page.press("Escape")
     assert page.run("[replay.state().chosen, replay.address().includes('present')]") == [None, True]
@@ -127,7 +127,7 @@ def test_p_presents_and_esc_leaves(page: chromium.Page) -> None:
 
 
 def test_a_presented_scale_has_its_states_name(page: chromium.Page) -> None:
-    """In a presentation the list that selects the state is hidden, so the scale needs the state's name."""
+    """During a presentation the list that selects the state is hidden, so the scale must name the state."""
     choose = """(name) => {
       const select = document.querySelector('[data-part=states] select');
       select.value = [...select.options].find((each) => each.textContent === name).value;
@@ -163,7 +163,7 @@ def test_text_and_nodes_grow_with_the_screen(page: chromium.Page) -> None:
         sizes[-1].append(page.run("replay.radius()"))
     assert sizes[1][0] == pytest.approx(1.9 * 20)
     assert sizes[1] == pytest.approx([2 * each / (10.5 / 10) for each in sizes[0]], rel=0.06)
-    # Sizes follow the smaller of width and height.
+    # Sizes depend on the smaller of width and height.
     assert sizes[2][:2] == sizes[0][:2]
     page.run("replay.present(false)")
     page.look(1400, 850)
@@ -193,7 +193,7 @@ def test_a_click_on_a_frame_follows_its_label(page: chromium.Page) -> None:
     assert sorted(state["followed"]) == np.flatnonzero(labels == 0).tolist()
     assert state["chosen"] is None
     assert "following “t1”" in page.run("document.querySelector('[data-part=going]').textContent")
-    # The film stops where the keys stop: at each arrival.
+    # Playback stops where the arrow keys stop: at arrivals of followed frames.
     ends = np.unique(votes()[1]["end"][labels == 0])
     page.run("document.activeElement.blur()")
     page.press("PageDown")
@@ -207,7 +207,7 @@ def test_a_click_on_a_frame_follows_its_label(page: chromium.Page) -> None:
 def test_an_address_follows_and_what_no_frame_carries_is_not_followed(page: chromium.Page) -> None:
     page.run("replay.follow('vote')")
     kind = votes()[1]["kind"]
-    # No label contains this word, so the page takes it as a kind of message.
+    # No label equals this word, so it selects a kind.
     assert sorted(page.run("replay.state().followed")) == np.flatnonzero(kind == 1).tolist()
     page.run("location.hash = '#t=0.2&follow=t2'")
     until(page, "replay.state().time === 0.2")
@@ -221,7 +221,7 @@ def test_an_address_follows_and_what_no_frame_carries_is_not_followed(page: chro
 
 
 def opened(browser: chromium.Page, folder: Path, **more: Any) -> chromium.Page:
-    """Open the page of the election with other metadata."""
+    """Open the page of the election with some metadata replaced."""
     meta, columns = votes()
     path = folder / "other.html"
     path.write_text(html({**meta, **more}, {name: column.astype(COLUMNS[name]) for name, column in columns.items()}))
@@ -232,7 +232,7 @@ def opened(browser: chromium.Page, folder: Path, **more: Any) -> chromium.Page:
 def test_a_dotted_rim_is_of_those_without_a_way_to_the_root_and_in_the_legend(
     browser: chromium.Page, tmp_path: Path
 ) -> None:
-    """Agents 0 and 2 are children of 1, and 3 has no parent. Agent 4 is an interferer, without a state."""
+    """0 and 2 are children of 1, and 3 has no parent; 4 has no state, so it must not change the others' rims."""
     values = {"parent": {"words": ["1"], "codes": [0, -1, 0, -1]}, "up": [1.0] * 4}
     states = {"times": [0.0] * 4, "agents": [0, 1, 2, 3], "sent": [0] * 4, "values": values}
     draw = {"parent": {"as": "edge", "colour": True}, "up": {"as": "badge"}}
@@ -319,7 +319,7 @@ def test_keys_and_following_work_on_both(compared: chromium.Page) -> None:
     compared.run("replay.follow(null)")
     compared.press("p", "p")
     wide = "[...document.querySelectorAll('.pane')].map((each) => Math.round(each.getBoundingClientRect().width))"
-    # Without the legend, the window has two equal halves.
+    # Beside the legend, the two maps have equal widths.
     until(compared, f"Math.max(...{wide}) - Math.min(...{wide}) <= 1")
     assert sum(compared.run(wide)) == pytest.approx(1400 - 15 * 1400 / 96, abs=2)
     # The names of the runs must be above the caption, also if the caption has two lines.
@@ -337,7 +337,7 @@ def test_what_happens_in_either_run_is_told_of_it(compared: chromium.Page) -> No
     assert compared.run("document.querySelector('[data-part=going]').textContent").startswith("A: partition: 0 1 |")
     story = compared.run(STORY)
     assert any("A: agents 0, 1 are cut off" in each for each in story)
-    # Both runs begin in the same way.
+    # Both runs have the same beginning.
     assert story[0].endswith("s 0 “becomes leader”")
     assert not any("B: " in each for each in story)
 
@@ -378,7 +378,7 @@ def test_a_word_has_one_colour_in_all_runs(browser: chromium.Page, tmp_path: Pat
         async def run(self) -> None:
             async for k in self.rounds(3):
                 self.mood = self.moods[k - 1]
-                # The kinds of message appear in another order in the second run.
+                # The kinds of frames, like the states, first occur in a different order in each run.
                 await self.broadcast(self.mood, None)
                 await self.collect()
 
@@ -398,7 +398,7 @@ def test_a_word_has_one_colour_in_all_runs(browser: chromium.Page, tmp_path: Pat
             words, fill = browser.run(f"replay.seek({time}), (({{words, fill}}) => [words, fill])(replay.looks()[0])")
             assert colours.setdefault(words, fill) == fill
     assert len(set(colours.values())) == 2
-    # Round 2 of run A looks like round 1 of run B in agents and frames; only the times differ.
+    # Except for the times, the second round of A looks like the first round of B, both agents and frames.
     frames = [browser.run(f"replay.seek({time}), {shot.format(number)}") for time, number in ((1.25, 0), (0.25, 1))]
     assert frames[0] == frames[1]
 
@@ -411,7 +411,7 @@ def test_at_a_moment_the_picture_is_that_of_its_words(browser: chromium.Page, tm
         async def run(self) -> None:
             async for k in self.rounds(2):
                 await self.broadcast("x", None)
-                # The state changes at the instant of sending.
+                # The state changes at the instant of sending, after the frame.
                 self.mood = "calm" if k == 1 else "angry"
 
     run = Network(topology.path(2), Link(latency=0.5)).run({i: Sender() for i in range(2)}, trace=True)

@@ -1,4 +1,4 @@
-"""A hand-written run in the format of a page: a vote among five agents, a partition, a crash, notes and labels."""
+"""A handmade run in a page's format: an election of five agents, a partition, a crash, notes, captions, labels."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Programs for test_conditions. They are in a separate file, so that the tests' processes need not import pytest."""
+"""Programs for test_conditions, in a file of their own so that its processes need not import pytest."""
 
 from typing import Any
 

@@ -419,7 +419,7 @@ def test_an_interrupt_at_any_moment_ends_in_one_line(delay: float, tmp_path: Pat
 
 
 def test_several_values_of_a_flag_name_the_sweep_that_runs_them(tmp_path: Path) -> None:
-    """The suggested sweep repeats the other flags, except those that `netsim sweep` does not have."""
+    """The suggested sweep command keeps the other flags, except those that a sweep does not have."""
     flags = ["--agents=5", "--radius", "0.9", "--seed", "0:3", "--trace", "--figures", "svg"]
     done = call("run", "averaging", *flags, cwd=tmp_path)
     assert done.returncode == 2

@@ -62,7 +62,7 @@ def test_a_setting_that_names_the_algorithm_is_paired_all_the_same() -> None:
     assert differences["count"].tolist() == [3]
     assert differences["difference"].iloc[0] == pytest.approx(4.0)
     assert "no two runs" not in title
-    # Algorithms are compared only under equal settings, unless the comparison is between settings.
+    # Runs of different algorithms are compared only at equal settings, except for the setting that is asked about.
     title, differences = compare.paired(found, "delivered_%", "CTP, awake 1")
     assert differences["count"].tolist() == [0]
     assert title.endswith("no two runs that differ in algorithm have the same routing")
@@ -126,7 +126,7 @@ def test_a_run_that_diverged_is_named_and_does_not_move_the_median(tmp_path: Pat
 
 
 def test_runs_that_diverged_are_one_line_however_many(tmp_path: Path) -> None:
-    """The notes of runs with lost frames differ in their counts, but are shown as one line."""
+    """The notes of the diverged runs have different counts, but must be summarized in one line."""
     small = {"agents": 5, "features": 10, "rounds": 30, "algorithms": "CTA,DKLA", "eta": 60.0}
     netsim.studies.sweep("coke", out=tmp_path / "sweep", loss=[0.1, 0.2], seed=[1, 2, 3], **small)
     (note,) = compare.diverged([str(tmp_path / "sweep")] * 2)
@@ -268,7 +268,7 @@ def test_a_figure_that_cannot_be_written_is_reported_in_one_line_and_leaves_the_
 def test_the_command_shows_each_run_and_refuses_what_is_none(room: Path) -> None:
     each = call("compare", "a", "sweep", "--each", cwd=room)
     assert each.stdout.splitlines()[1] == "Last values"
-    # The columns that are not shown by default are listed by name, and --metric shows them.
+    # Columns that are not shown by default are listed, and can be requested by name.
     (others,) = (line for line in each.stdout.splitlines() if line.startswith("--metric shows others: "))
     names = others.partition(": ")[2].split(", ")
     assert {"wire_bits", "delivered"} <= {*names}
@@ -363,7 +363,7 @@ def test_what_matplotlib_warned_of_is_reported_as_by_run(extreme: Path) -> None:
 
 
 def tabled(study: Any, *, kinds: int = 2, seed: int = 1) -> None:
-    """A study whose tables have no column algorithm: one table has a row per run, another a row for each kind."""
+    """A study without algorithms whose tables have one row a run, or one row for each of several kinds."""
     import pandas as pd
 
     graph = netsim.topology.path(2)
@@ -389,7 +389,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_metric_may_be_a_number_of_a_table(tables: str) -> None:
-    """The table with the fewest key columns supplies the metric, unless another table is named."""
+    """The table with the fewest keys supplies the metric, unless another table is named."""
     found = compare.table([tables], ["share_%", "only"])
     assert list(found.columns) == ["folder", "seed", "algorithm", "share_%", "only"]
     assert list(found["share_%"]) == [10.0, 20.0, 30.0]

@@ -89,7 +89,7 @@ def test_each_condition_has_a_verdict_and_the_first_event(
     assert not failed
     assert refused.lines() == ["2 workers: not checked (workers = 2: must be 1 here)"]
     assert refused
-    # Only runs that differ are repeated with a trace, unless the folder has traces already.
+    # Runs that differ are repeated with a trace, unless the folder already has traces.
     assert len(in_process) == (4 if trace else 6)
 
 
@@ -122,7 +122,7 @@ def test_verify_makes_the_trace_of_a_run_whose_condition_is_known(
     monkeypatch.setattr(conditions, "hash_seed", lambda: 5)
     monkeypatch.setattr(verification, "hash_seed", lambda: 5)
     study = find_study(str(tmp_path / "mine.py")).execute(number=5)
-    # The folder claims that it was recorded under hash seed 2, which stands for another parameter value in this test.
+    # The record claims hash seed 2; as the study's parameter replaces the hash seed, the runs have number=2.
     study.origin["hash_seed"] = 2
     study.runs = find_study(str(tmp_path / "mine.py")).execute(number=2).runs
     folder = study.save(tmp_path / "out")
@@ -182,7 +182,7 @@ def test_a_studys_own_check_comes_first() -> None:
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that keeps only the conditions whose names have a given start, to save processes."""
+    """Return a function that restricts the conditions by the start of their names; each needs one or two processes."""
     every = Condition.others
 
     def leave(prefix: str) -> None:

@@ -25,7 +25,7 @@ from netsim.studies.folder import load
 from tests.command import Done, call
 from tests.parts import addresses, mosquitto, program, relaxed
 
-# The processes communicate over real sockets, and wait in real time.
+# Slow: processes connect over real sockets and wait in real time.
 pytestmark = pytest.mark.slow
 
 STUDY = '''
@@ -338,7 +338,7 @@ HARD = ("--loss", 0.1, "--latency", 0.05, "--rate", "1e6")
 GOSSIP = "omkl --algorithms gossip --repeats 1 --topologies path --eta 0.1 --gamma 0.09"
 STUDIES = {
     "COKE, plain and quantized": (*["coke", "--bits", "4", "--algorithms"], "COKE,COKE 4-bit"),
-    # With this threshold the censor suppresses half of the broadcasts in these few rounds.
+    # With this threshold, about half of the broadcasts are sent in so few rounds.
     "QC-ODKLA": ("online", "--algorithms", "QC-ODKLA", "--threshold", "0.1"),
     "gossip OMKL": tuple(GOSSIP.split()),
 }
@@ -485,7 +485,7 @@ def test_a_process_that_is_stopped_is_killed_in_the_end(tmp_path: Path) -> None:
             journals = [path for path in (tmp_path / "temporary").glob("*/parts/run-0/*.journal") if rows_in(path) > 3]
             time.sleep(0.02)
         running_there = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path) in _read(path)]
-        # A run has its own process below the process of the node.
+        # Each part has a second process that runs the agents.
         seconds = [int(path.name) for path in running_there if "p2" in _read(path / "cmdline").split("\0")]
         for second in sorted(seconds):
             os.kill(second, signal.SIGSTOP)

@@ -47,7 +47,7 @@ def test_only_whole_numbers_stand_at_an_axis_of_rounds(last: int, log: bool) -> 
     ],
 )
 def test_counts_are_drawn_as_steps(x: Axis, y: Axis) -> None:
-    """A count keeps its value until the next row; a sloped line would show values that it never had."""
+    """A count is constant until the next row: a sloped line would show values that never occurred."""
     rounds = pd.DataFrame({"algorithm": "A", x.column: [1, 2, 4], y.column: [1, 5, 7]})
     (line,) = curves(rounds, y, [x], "Steps").axes[0].lines
     assert line.get_drawstyle() == "steps-post"

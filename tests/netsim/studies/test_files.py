@@ -1,4 +1,4 @@
-"""A study's files: saved completely or not at all; studies defined in files; pickled runs."""
+"""A study's files: complete despite failures while saving; studies in files; pickled runs."""
 
 import copy
 import json
@@ -215,7 +215,7 @@ def test_what_matplotlib_warns_of_is_a_note_without_its_path(
 ) -> None:
     study = studied()
     figure = Figure()
-    figure.suptitle("\u6570\u636e")  # characters that the font lacks
+    figure.suptitle("\u6570\u636e")  # the font lacks these characters, so matplotlib would warn
     study.figure("titled", figure)
     folder = study.save(tmp_path / "run")
     assert capsys.readouterr().err == ""
@@ -465,7 +465,7 @@ Show = Callable[[Path], tuple[int, str, str]]
 
 
 def seal(path: Path) -> None:
-    """Rewrite SHA256SUMS after an edit, as a user who edits a folder deliberately would."""
+    """Rewrite the digests of the files, as somebody who edits a folder carefully would."""
     write_sums(path)
 
 
@@ -705,7 +705,7 @@ def test_of_a_sweep_is_shown_what_it_is_and_what_it_came_to(tmp_path: Path) -> N
     for begun in ("with intervals: ", "one point: "):
         (command,) = [line.removeprefix(begun) for line in lines if line.startswith(begun)]
         assert call(*shlex.split(command)[1:], cwd=tmp_path).returncode == 0
-    # The sweep now looks as if it was killed half-way, and one of its points failed.
+    # Make the sweep look as if it had been killed half-way, and one of its points had failed.
     shutil.rmtree(tmp_path / "swept" / "points" / "loss=0.3,seed=2")
     shutil.rmtree(tmp_path / "swept" / "points" / "loss=0.3,seed=3")
     (tmp_path / "swept" / "failed").mkdir(exist_ok=True)
@@ -786,7 +786,7 @@ def test_a_file_may_postpone_its_annotations_and_have_any_name(name: str, tmp_pa
     assert [each.optional for each in definition.parameters] == [True, True, False, True]
     study = definition.execute(agents=5)
     assert len(study.runs["idle"].agents) == 5
-    # Libraries such as pandas may have been imported; no module of a study remains, and no module was replaced.
+    # Reading the file may import libraries such as pandas, but must leave no module of its own, and replace none.
     assert not [key for key in sys.modules if "_study_" in key]
     assert all(sys.modules[key] is module for key, module in before.items())
     assert [path.name for path in tmp_path.iterdir()] == [f"{name}.py"], "no __pycache__"
@@ -802,7 +802,7 @@ def test_two_files_of_one_name_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_an_edited_file_is_read_again(tmp_path: Path) -> None:
-    # The files have equal lengths and are written within one second, so a bytecode cache would confuse them.
+    # The files have equal length and are written within one second, so a bytecode cache could not tell them apart.
     for agents in (3, 7, 5):
         path = written(tmp_path, MODERN.replace("NAME", "mine").replace("agents: int = 3", f"agents: int = {agents}"))
         assert len(catalogue.find_study(path).execute().runs["idle"].agents) == agents

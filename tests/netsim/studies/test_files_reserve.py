@@ -1,4 +1,4 @@
-"""A run reserves its folder's name, protects it from other runs, and removes what killed runs left there."""
+"""A run folder's name: reserved before the run, protected from other runs, freed after a killed run."""
 
 import json
 import multiprocessing

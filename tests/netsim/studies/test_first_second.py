@@ -51,7 +51,7 @@ def test_questions_about_netsim_import_no_network(words: str, tmp_path: Path) ->
 def test_a_table_is_there_before_what_draws_figures_is_imported(tmp_path: Path) -> None:
     done = of_its_own(AT_THE_TABLE, "run", "averaging", "--agents", "6", "--out", "here", cwd=tmp_path)
     [at_the_table, drawn] = json.loads(done.stdout.splitlines()[-1])
-    # A table that is not printed to a terminal needs neither scipy nor rich nor sklearn.
+    # A table that is not printed to a terminal requires neither scipy nor rich nor sklearn.
     assert at_the_table == ["asyncio", "msgpack", "networkx", "numpy", "pandas"]
     assert drawn
     assert (tmp_path / "here" / "spread.png").stat().st_size > 0

@@ -12,7 +12,7 @@ from tests.command import call
 from tests.parts import every
 
 WHEEL = "hub a\nhub b\nhub c\nhub d\na b\nb c\nc d\nd a\n"
-# Studies without --topology: convergecast has a field of motes or a site, and the cases of bench are fixed.
+# Studies without this flag: convergecast takes its field of motes from --site, and bench_case has a fixed suite.
 WITHOUT = {"convergecast", "bench_case"}
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -39,7 +39,7 @@ def test_the_graph_is_that_of_the_file(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     ledger = pd.read_csv(folder / "out" / "ledger.csv")
     pairs = {tuple(sorted(map(int, pair))) for pair in zip(ledger["sender"], ledger["receiver"], strict=True)}
-    # The names hub, a, b, c and d become 0 to 4, in the order of the file.
+    # Nodes hub, a, b, c, d become 0 to 4, in the order in which the file names them.
     assert pairs == {(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (2, 3), (3, 4), (1, 4)}
     read: dict[str, Any] = json.loads((folder / "out" / "settings.json").read_text())
     assert "wheel.txt" in json.dumps(read)

@@ -109,7 +109,7 @@ def test_status_and_interrupt_are_those_of_the_command(tmp_path: Path) -> None:
     with subprocess.Popen(words, cwd=tmp_path, env=usual, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == b"begun\n"
-        # The started process runs the study itself, so it receives the interrupt.
+        # The signal must reach the process that runs the study, which is the one started here.
         running.send_signal(signal.SIGINT)
         assert running.wait(30) == 130
 
@@ -151,7 +151,7 @@ def test_a_program_that_calls_the_command_is_not_started_again(monkeypatch: pyte
 
 
 def test_where_exec_returns_to_the_shell_at_once_a_child_runs_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On Windows exec returns at once, so the parent must wait for a child, and exit with the child's status."""
+    """On Windows, the parent waits for a child process, and ends with the child's status."""
     kept = signal.getsignal(signal.SIGINT)
     code = "import os, sys; sys.exit(int(os.environ['PYTHONHASHSEED']) + 3)"
     monkeypatch.setattr(os, "name", "nt")

@@ -1,4 +1,4 @@
-"""How runs ended. Runs that diverged or failed stay in every summary: tables, intervals, pairs and figures."""
+"""The outcomes of runs; runs that died stay in every summary: tables, intervals, pairs and figures."""
 
 import json
 import math
@@ -54,7 +54,7 @@ def test_it_converged_where_it_stays_within_a_share_of_the_gap_to_the_optimum_or
 
 
 def frame(**more: object) -> pd.DataFrame:
-    """Return six runs of each of two methods; two of the runs of A survive."""
+    """Return six runs of each of two methods; two runs of method A survive."""
     rows = [
         {"seed": seed, "algorithm": name, "train_mse": NAN if name == "A" and seed > 1 else 1.0 + seed / 8}
         | {"wire_bits": 100.0 + seed, "outcome": DIVERGED if name == "A" and seed > 1 else UNFINISHED}

@@ -85,7 +85,7 @@ def test_few_pairs_have_no_signed_rank_interval() -> None:
 
 
 def holm_by_definition(p: list[float]) -> list[float]:
-    """Return p values adjusted as Holm defines them: p times the number of hypotheses left, never decreasing."""
+    """Return p values after Holm's correction, by definition: max over q ≤ p of q times the hypotheses left at q."""
     ordered = sorted(p)
     return [min(1.0, max((len(p) - i) * q for i, q in enumerate(ordered) if q <= each)) for each in p]
 
@@ -225,7 +225,7 @@ def test_only_the_seeds_that_are_meant_are_put_together(swept: Path) -> None:
 
 
 def test_a_seed_left_open_does_not_keep_seeds_apart(swept: Path) -> None:
-    """A seed that follows --seed has no number in settings.json, because the number would differ between seeds."""
+    """An open data seed differs from run to run, so settings.json does not record it, and it must not separate runs."""
     for seed in (1, 2):
         folder = swept / f"run{seed}"
         if not folder.exists():

@@ -218,7 +218,7 @@ class Talks(Agent):
         async for k in self.rounds(8):
             await self.broadcast("x", k)
             await self.collect()
-            # Of several interrupts between two steps, only the first has an effect.
+            # Of several interrupts within one step only the first is noticed, so a single agent interrupts.
             if k == 6 and self.end and (self.end is not interrupts or self.name == 0):
                 await self.end()
 
@@ -267,7 +267,7 @@ def test_the_error_carries_the_run_so_far(end: Any, kind: type[BaseException], i
             asyncio.run(notebook()) if inside else play()
     finally:
         signal.signal(signal.SIGINT, before)
-    # In a deadlock no agent that still runs keeps round 6 from closing.
+    # If the agents stall, nobody delays the end of round 6, so that round is complete, too.
     is_whole_so_far(caught.value.run, 6 if end is stalls else 5)  # type: ignore[attr-defined]
 
 

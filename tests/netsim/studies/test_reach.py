@@ -17,7 +17,7 @@ from tests.command import ROOT, call
 
 QUADRATIC = str(ROOT / "docs" / "examples" / "quadratic.py")
 FIRST = math.ceil(math.log(0.1) / math.log(0.8))
-"""The first round in which the error of descent is at most 0.1; its step 0.2 multiplies the error by 0.8 a round."""
+"""The first round with an error of at most 0.1: with the step 0.2, descent multiplies the error by 0.8 each round."""
 
 
 def test_settled_is_the_first_round_of_staying_below() -> None:
@@ -124,7 +124,7 @@ def test_the_step_that_reaches_the_target_first_is_best(tmp_path: Path) -> None:
     table = pd.read_csv(tmp_path / "tuned" / "tuning.csv")
     assert set(table.loc[table["eta"] == 0.2, "round@error=0.1"]) == {FIRST}
     assert table.loc[table["eta"] == 0.3, "round@error=0.1"].isna().all()
-    # The folder already has these runs, so only the search is repeated.
+    # The folder already contains the runs that this command needs.
     never = call(*words, "--candidates", "3", "--metric", "round@error=1e-9", "--out", "tuned", cwd=tmp_path)
     assert "method=descent: no candidate survives all 1 validation seeds; the chosen one survives 0" in never.stdout
     for metric, why in (("round@error", "reach = 'error'"), ("round@error=+9%", "must have a centralised value")):

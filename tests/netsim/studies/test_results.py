@@ -71,14 +71,14 @@ def covered(drawn: np.ndarray, truth: float, of: str = "mean") -> float:
 
 @pytest.mark.parametrize("count", [slow(2), 6, slow(10)])
 def test_an_interval_of_95_percent_holds_the_mean_in_95_percent(count: int) -> None:
-    """Over 2,000 samples, four standard errors are 2 %; a bootstrap interval of ten normal values misses by 4 %."""
+    """The tolerance is four standard errors for 2,000 rows; a bootstrap of ten normal values is off by 4 %."""
     drawn = np.random.default_rng(count).normal(3.0, 2.0, (REPEATED, count))
     assert covered(drawn, 3.0) == pytest.approx(0.95, abs=0.0195)
 
 
 @pytest.mark.parametrize("count", [3, slow(6), 10, slow(20), slow(40)])
 def test_of_skewed_values_it_holds_the_mean_oftener_than_a_bootstrap(count: int) -> None:
-    """The coverage is better than a bootstrap's, but below 95 %, as the docs say."""
+    """As the docs state, the coverage for skewed values is still below 95 %."""
     rng = np.random.default_rng(count)
     drawn = rng.exponential(size=(1000, count))
     means = np.array([row[rng.integers(0, count, (500, count))].mean(axis=1) for row in drawn])
@@ -106,7 +106,7 @@ def test_the_interval_is_scipys() -> None:
     assert found["median"] == pytest.approx(np.median(values), rel=1e-12)
     theirs = ttest_1samp(values, 0.0).confidence_interval(0.9)
     assert (found["low"], found["high"]) == pytest.approx((theirs.low, theirs.high), rel=1e-12)
-    # The interval's ends are the third values from either end, as in textbooks' tables.
+    # The ends are the third values from either end, as in textbook tables for 12 values.
     middle = results.interval(frame, "error", ["algorithm"], of="median").iloc[0]
     assert (middle["low"], middle["high"]) == (np.sort(values)[2], np.sort(values)[9])
 
@@ -153,7 +153,7 @@ def test_the_mean_of_truth_values_is_a_share_with_an_exact_interval() -> None:
         exact = binomtest(hits, 12).proportion_ci(method="exact")
         assert table.loc[0, ["mean", "low", "high"]].tolist() == pytest.approx([hits / 12, exact.low, exact.high])
         assert table.attrs["interval"] == "95 % interval of the share (Clopper and Pearson, n = 12)"
-        # The run that died counts with its value, not as infinity. Below, a single value has an interval, too.
+        # A dead run counts with its value, not as infinity. A single value has an interval, too.
         assert (table.loc[0, "count"], table.loc[0, "survived"]) == (12, 11)
         assert results.confidence([True]) == pytest.approx((0.025, 1.0))
         with pytest.raises(BadInput, match=r"share = 1\.3"):

@@ -70,7 +70,7 @@ def test_each_seed_draws_what_it_names_and_nothing_else() -> None:
 
 
 def lost(seed: int | tuple[int, int]) -> tuple[str, float]:
-    """Run agents on lossy links with a seed; return the trace hash, and a number that an agent draws."""
+    """Run the same agents on lossy links; return the trace hash, and a number that an agent draws."""
     task, _, _ = batch(seed=1)
     agents = {node: DKLA(task.cost(node), 6, rho=0.1) for node in task.nodes}
     run = Network(task.graph, Link(loss=0.3), seed=seed).run(agents)
@@ -124,7 +124,7 @@ def test_a_derived_seed_is_always_the_same_and_no_other_runs() -> None:
 
 
 def test_no_study_adds_to_a_seed() -> None:
-    """A draw with seed + 1 in one run would be repeated in the run of the next seed."""
+    """If a study used seed + 1, one run's draws would repeat in the run of the next seed."""
     for path in sorted((ROOT / "scenarios").rglob("*.py")):
         # polk deliberately runs problems with successive seeds, and intel_lab prints a range of seeds to run.
         if path.parent.name != "polk" and path.name != "intel_lab.py":

@@ -116,7 +116,7 @@ def test_a_sweep_of_more_points_than_there_may_be_is_refused_before_they_are_lis
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_sigterm_ends_at_once_what_builds_something_big(tmp_path: Path) -> None:
-    # Python calls no signal handler before sum() returns.
+    # sum() runs in C, so Python calls no signal handler until it returns.
     (tmp_path / "big.py").write_text(
         "from pathlib import Path\n"
         "def big(study, *, seed: int = 0) -> None:\n"
@@ -129,7 +129,7 @@ def test_sigterm_ends_at_once_what_builds_something_big(tmp_path: Path) -> None:
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     try:
-        # A shell reports this status as 143.
+        # A shell would report this as status 143.
         assert process.wait(timeout=120) == -signal.SIGTERM
     finally:
         process.kill()

@@ -259,7 +259,7 @@ def test_points_may_have_their_tables_in_parquet(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("megabytes", [50, 100])
 def test_libraries_are_not_counted_as_the_memory_of_a_point(megabytes: int, tmp_path: Path) -> None:
-    """The sweep runs in a new process, because BLAS loops for ever if it cannot allocate its buffers."""
+    """The command runs in a new process, because BLAS loops endlessly if it cannot allocate its buffers."""
     flags = ["--agents", "5", "--seed", "0:2", "--memory", str(megabytes), "--out", "q"]
     done = call("sweep", "averaging", *flags, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

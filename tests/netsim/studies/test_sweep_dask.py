@@ -34,7 +34,7 @@ distributed = pytest.importorskip("distributed", reason="Dask is not installed: 
 
 pytestmark = [
     pytest.mark.slow,
-    # Dask warns about workers that come and go, which happens in these tests on purpose.
+    # Dask warns about workers that start and stop, which they do in these tests.
     pytest.mark.filterwarnings("ignore::UserWarning:distributed", "ignore::ResourceWarning"),
 ]
 
@@ -47,14 +47,14 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def patience() -> Iterator[None]:
-    """Lengthen time limits: a LocalCluster notices a dead worker late, and may lose it for good during a restart."""
+    """Set a long timeout, because a LocalCluster would otherwise drop a dead worker for good while it restarts."""
     with dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}), forked_workers():
         yield
 
 
 @pytest.fixture(autouse=True)
 def own_environment() -> Iterator[None]:
-    """Restore the environment after each test: a restarted worker sets the hash seed in this process, too."""
+    """Restore the environment after each test, because a restarted worker sets the hash seed in it."""
     with mock.patch.dict(os.environ):
         yield
 
@@ -332,7 +332,7 @@ def test_a_worker_with_another_netsim_is_named(
 
 
 def test_a_worker_without_this_netsim_is_named(study: str, tmp_path: Path) -> None:
-    """The worker imports another package under the name netsim, and the error names this worker."""
+    """The worker imports a different package under the name netsim."""
     (tmp_path / "netsim").mkdir()
     (tmp_path / "netsim" / "__init__.py").touch()
     with local(0) as cluster:

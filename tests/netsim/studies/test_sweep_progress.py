@@ -21,7 +21,7 @@ def study(tmp_path: Path) -> str:
 
 
 class Clock:
-    """A clock whose time (s) the test sets."""
+    """A clock whose time (s) a test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0

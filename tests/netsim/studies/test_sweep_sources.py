@@ -182,7 +182,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(
     ("change", "jobs"),
-    # The versions that a worker records do not depend on later changes.
+    # Workers record files in the same way whatever changes, so one process is enough for most cases.
     [
         *((each, 1) for each in CHANGES),
         pytest.param(changed_table("rows.parquet"), 1, marks=only_with("pyarrow")),
@@ -210,7 +210,7 @@ def test_a_changed_file_is_named_and_its_points_run_anew_on_request(
     sweep(study, out=out, seed=[0, 1, 2], jobs=jobs, redo=True, **given)
     sweep(study, out=tmp_path / "whole", seed=[0, 1, 2], jobs=jobs, **given)
     assert files(out) == files(tmp_path / "whole")
-    # Now all points are of one version again.
+    # All points now have the same version, so the sweep can be extended.
     sweep(study, out=out, seed=[0, 1, 2, 3], jobs=jobs, **given)
 
 
@@ -255,7 +255,7 @@ def test_a_file_that_went_is_named(study: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_points_of_a_netsim_with_other_source_are_refused(tmp_path: Path) -> None:
-    """The other netsim is a copy of the package with one changed line."""
+    """The points come from a copy of the package in which one line was changed."""
     shutil.copytree(Path(netsim.__file__).parent, tmp_path / "netsim", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "mine.py").write_text(STUDY)
 

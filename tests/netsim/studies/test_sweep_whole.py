@@ -38,7 +38,7 @@ def started(flags: list[str], folder: Path, **settings: Any) -> "subprocess.Pope
 
 
 def entries(folder: Path) -> list[str]:
-    """Return the entries of a folder that are not files of the results; nothing temporary should remain."""
+    """Return the subfolders of a folder, among which there must be no temporary ones."""
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
@@ -55,7 +55,7 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_to_the_byte(study: 
     for number in range(3):
         before = len(entries(out / "points"))
         process = started([*flags, "--out", "out"], tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # Kill the command after its first file or its first point, so that it is always in the middle of its work.
+        # Kill the sweep after its first file or after a point, so that it is surely in the middle of its work.
         due = time.monotonic() + 60.0
         while time.monotonic() < due and process.poll() is None:
             ended = len(entries(out / "points")) > before
@@ -66,7 +66,7 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_to_the_byte(study: 
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert len(entries(out / "points")) < 22, "there was to be something left"
-    # Here the sweep uses one process; a test below kills the parent of workers.
+    # The rest runs in one process. Another test below covers workers whose parent was killed.
     done = call(*flags, "--jobs", "1", "--out", "out", cwd=tmp_path)
     assert done.returncode == 1, done.stderr  # one point fails on purpose
     assert files(out) == files(tmp_path / "whole")
@@ -152,7 +152,7 @@ def test_workers_end_with_a_killed_parent_and_hold_nothing(study: str, tmp_path:
             assert process.poll() is None
             time.sleep(0.02)
         process.kill()
-        # The pipe of the output ends only once no worker, busy or idle, holds it open.
+        # The output reaches its end only when all workers, busy or idle, have closed it.
         process.communicate(timeout=120)
     finally:
         with suppress(ProcessLookupError):

@@ -203,7 +203,7 @@ def test_a_run_takes_one_flag_of_values_and_a_sweep_a_point_for_each(tmp_path: P
 
 
 def test_values_that_flags_have_are_tuned_apart_and_each_point_of_a_sweep_takes_its_own(tmp_path: Path) -> None:
-    """Conditions may differ in short names, such as loss, and in arguments, such as remedy."""
+    """Conditions are distinguished by short names such as loss, and by arguments such as remedy."""
     conditions = ("--loss", "0,0.3", "--remedy", "none", "--remedy", "running-sums", "--algorithms", "DKLA")
     over = ("--over", "rho=0.001:0.1:log")
     said = good("tune", "coke", *COKE_FLAGS, *conditions, *over, *FAST, "--out", "tuned", cwd=tmp_path)
@@ -269,7 +269,7 @@ def test_a_changed_file_of_settings_is_noticed(tmp_path: Path) -> None:
 
 
 def test_of_several_files_a_run_takes_the_first_that_was_tuned_for_its_condition(tmp_path: Path) -> None:
-    """Of files for different conditions, each run takes the one for its condition; seeds of either file are refused."""
+    """The files cover different conditions; a run may use no seed on which either file was tuned."""
     conditions = ({"loss": 0.0, "method": "DKLA"}, {"loss": 0.3, "method": "DKLA"})
     one = tuned_file(tmp_path / "one.json", [(conditions[0], {"rho": 0.2})], rounds=9, eta=3.0)
     two = tuned_file(tmp_path / "two.json", [(each, {"rho": 0.1}) for each in conditions], (200, 201), seed=7)

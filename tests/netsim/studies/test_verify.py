@@ -1,4 +1,4 @@
-"""``netsim verify``: repeating the runs of a folder."""
+"""``netsim verify`` repeats the runs of a folder, and compares them with the stored results."""
 
 import json
 import shutil
@@ -91,7 +91,7 @@ def test_last_digits(folder: Path) -> None:
     found = netsim.studies.verify(folder)
     assert found.state == "equal to 1e-9"
     assert found.where.startswith("rounds.csv, algorithm mine, round 2, column spread: ")
-    # The hash detects differences that the tables do not show, because they have nine digits.
+    # The hash depends on all bits, and the tables have only nine digits, so the hash may differ alone.
     edit(folder, "summary.json", lambda text: text.replace(json.loads(text)["trace_hash"], "0" * 32))
     assert netsim.studies.verify(folder).state == "equal to 1e-9"
     assert found
@@ -294,7 +294,7 @@ def test_a_trace_of_another_run_is_reported(traced: Path, tmp_path: Path) -> Non
     ],
 )
 def test_what_no_hash_covers_is_compared(stream: str, column: str, by: float, expected: str, traced: Path) -> None:
-    """Data that a trace keeps only for replays have no hash, so `verify` compares them."""
+    """The trace hash does not cover data that is stored only for replays."""
 
     def change(records: Any) -> None:
         records[column][0] += by

@@ -1,4 +1,4 @@
-"""Kinds of message that all nodes know beforehand (docs/counting.md) take one byte; nothing else in a run changes."""
+"""Kinds of message that all nodes know in advance (docs/counting.md) take one byte, and change nothing else."""
 
 import asyncio
 import os
@@ -76,7 +76,7 @@ def test_bits_are_those_of_one_byte() -> None:
 
     run = Network(topology.path(2), kinds=NAMES).run({0: Actor(talk), 1: Listener()}, until=1)
     bits = run.ledger.table(by="kind").set_index("kind")["wire_bits"].to_dict()
-    # The frame has the head of an array of four, the kind, the sender 0, the round 0, and nil.
+    # The five bytes are: an array of four, the kind, the sender 0, the round 0, and nil.
     assert bits == {**dict.fromkeys(NAMES, 8 * 5), "never announced": 8 * (4 + 1 + 15)}
 
 

@@ -62,8 +62,7 @@ def test_with_acks_everything_arrives_in_its_round_and_once(lossy: Any) -> None:
 
 
 def test_tries_and_acks_are_as_many_as_the_loss_makes_them() -> None:
-    # A try succeeds with probability 0.49, if frame and ack arrive: a frame takes 1/0.49 tries, and 0.7 of them cause
-    # an ack.
+    # A try succeeds if frame and ack arrive (0.7² = 0.49), so there are 1/0.49 tries; 0.7 of the tries cause an ack.
     table = kinds(run_of("ack")[0])
     frames = table["state"]["offered"] + table["one"]["offered"]
     assert table["resent"]["offered"] == pytest.approx(frames * (1 / 0.49 - 1), rel=0.1)

@@ -210,7 +210,7 @@ def test_a_message_crosses_no_more_links_than_the_limit() -> None:
     assert run.agents[3].heard == [(0.0, 0, "m", 1)]
     assert run.agents[4].heard == []
     assert counts(run, sender=2, receiver=3) == {"delivered": 1, "hop_limit": 1}
-    # In this routing table the messages go round in a circle; the hop limit ends that, too.
+    # A message that circles in a routing loop also ends at the limit.
     around = {0: {3: 1}, 1: {3: 2}, 2: {3: 0}}
     graph = nx.Graph([(0, 1), (1, 2), (2, 0), (2, 3)])
     graph.remove_edge(2, 3)
@@ -227,7 +227,7 @@ def test_each_link_acknowledges_for_itself() -> None:
         link = Link(latency=0.01, loss=0.3, reliability=way)
         run = carried(topology.path(5), {0: plan}, link)
         heard = [payload for *_, payload in run.agents[4].heard]
-        # With requests for missing frames, the loss of the last messages before a silence cannot be detected.
+        # With "nack", nobody notices the loss of the last messages before the sender falls silent.
         least = list(range(60 if way == "ack" else 50))
         assert sorted(heard)[: len(least)] == least
         assert len(heard) == len(set(heard))
@@ -270,7 +270,7 @@ def test_motes_parts_send_over_several_links() -> None:
 
 @every("seed", [1, 2, 3])
 def test_a_broadcast_to_everyone_crosses_each_link_of_a_tree_once(seed: int) -> None:
-    """There are n − 1 link messages, and a node receives the message once, after its distance times the latency."""
+    """There are n − 1 link messages; each node receives the broadcast once, after its distance times the latency."""
     graph = topology.erdos_renyi(25, p=0.12, seed=seed)
     run = carried(graph, {7: [(0.0, ALL, "model", 1.0)]}, Link(latency=0.5))
     distances = nx.single_source_shortest_path_length(graph, 7)

@@ -1,4 +1,4 @@
-"""The compiled stages of links equal the Python stages that define them, to the last bit.
+"""The compiled stages of links equal their Python twins, which define them, to the last bit.
 
 `tests/netsim/test_network_fuzz.py` compares whole runs in two processes. Here one process runs both twins, which
 allows many more cases.
@@ -34,7 +34,7 @@ KEY: Keys = np.array([12345], dtype=np.uint64)
 
 @contextmanager
 def in_python() -> Iterator[None]:
-    """Let outboxes use the stages of links that are written in Python."""
+    """Replace the stages of links in outboxes by their Python twins."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(outbox, "LinkStages", link_stages.LinkStages)
         yield
@@ -108,7 +108,7 @@ def pick_loss(rng: np.random.Generator) -> Any:
         a_loss(rng),
         loss.gilbert_elliott(0.4, burst),
         loss.gilbert_elliott(0.4, burst, slot=slot),
-        # The chain changes its state more often than it stays: p + r > 1.
+        # Here p > 1 - r, so successive states alternate more often than independent ones.
         loss.GilbertElliott(0.9, 0.8, slot),
         loss.gemodel(0.3, 0.4, 0.8, 0.1),
         loss.gemodel(0.3, 0.4, 0.8, 0.1, slot=slot),
@@ -147,7 +147,7 @@ class RatedCase(Case):
 
 
 def same_in_python(make: Any, seed: int) -> None:
-    """Check that a case gives the same results with the Python stages, to the byte; half of the cases keep a trace."""
+    """Check that a case has the same results with the Python twins, to the byte; half of the cases record a trace."""
 
     def digest() -> Any:
         return whole_digest(make(seed).play(trace=True)) if seed % 2 else make(seed).play().run.trace_hash

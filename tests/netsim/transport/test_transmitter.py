@@ -1,4 +1,4 @@
-"""The transmitter of a sender against a simple simulation in exact arithmetic, also for extreme settings."""
+"""A link's transmitter against a plain simulation in exact arithmetic, with extreme settings."""
 
 import math
 import random
@@ -99,7 +99,7 @@ def random_link(rng: random.Random, per: str | None, over: str) -> Link:
 
 
 def random_frames(rng: random.Random) -> Frames:
-    """Return frames that often arrive at the same time as others, or exactly when others leave."""
+    """Return frames that often arrive together, or exactly when others leave."""
     step = rng.choice((Fraction(1, 16), Fraction(1, 4), Fraction(1)))
     times = sorted(step * rng.randint(0, 60) for _ in range(rng.randint(1, 40)))
     return [(when, rng.choice((1, 2, 10, 29, 30, 31, 100))) for when in times]
@@ -126,7 +126,7 @@ def test_frames_leave_as_in_a_plain_simulation(per: str | None, over: str) -> No
 
 @pytest.mark.parametrize("queue", [None, 1, 3, 10])
 def test_a_queue_and_its_transmitter_tick_by_tick(queue: int | None) -> None:
-    """At 800 bit/s a byte takes one tick of 10 ms, so the model advances byte by byte."""
+    """At 800 bit/s a byte takes a tick of 10 ms; the reference model advances byte by byte."""
     for seed in range(60):
         rng = random.Random(seed)
         arrivals: dict[int, list[int]] = defaultdict(list)

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 def arrays(count: int) -> list[Array]:
-    """Return vectors and matrices of finite numbers: all magnitudes, zeros of both signs, equal elements, strides."""
+    """Return finite vectors and matrices: of all magnitudes, with zeros of both signs, equal elements, or strides."""
     found: list[Array] = [np.zeros(0), np.zeros(3), -np.zeros(9), np.full(5, -LARGEST), np.full(4, 5e-324)]
     found += [np.array([LARGEST, 1e-45, -0.0, 1.0]), np.zeros((0, 4)), np.zeros((4, 0))]
     for _ in range(count):
@@ -37,7 +37,7 @@ def arrays(count: int) -> list[Array]:
 
 
 def bits_of(integers: Array, bits: int) -> bytes:
-    """Return integers packed with ``bits`` bits each, the most significant bit first, padded to whole bytes."""
+    """Return integers of ``bits`` bits each, most significant bit first, padded to whole bytes."""
     text = "".join(f"{value:0{bits}b}" for value in integers.ravel().tolist())
     text += "0" * (-len(text) % 8)
     return bytes(int(text[i : i + 8], 2) for i in range(0, len(text), 8))

@@ -540,7 +540,7 @@ def test_damaged_coded_arrays_are_wire_errors_or_arrays(number: int) -> None:
 
 
 def test_what_bytes_claim_is_checked_before_it_is_made() -> None:
-    """For every type and every size that the bytes claim, refusing or decoding them takes little memory."""
+    """For every type and every claimed size, decoding is refused or yields a coded array, and needs little memory."""
     lengths = [
         msgpack.packb(length) for length in (2**20, 2**24, 2**31, 2**40, 2**47, 2**63, [2**20, 2**20], [0, 2**40])
     ]

@@ -219,7 +219,7 @@ def test_an_unknown_metric_is_refused_after_the_first_run() -> None:
         with pytest.raises(BadInput, match=r"metric = 'totl': must be one of .*did you mean 'total'\?\)$"):
             netsim(*words, "--seeds", "100:103", "--metric", "totl", "--out", words[0])
         assert len(list(Path(words[0], "runs").iterdir())) == 1
-    # The name is refused before anything runs, because the existing results have the names of all metrics.
+    # The existing results contain the names of all metrics, so the error precedes any run.
     with pytest.raises(BadInput, match="metric = 'totl'"):
         netsim("run", "plain.py", "--seeds", "100:103", "--metric", "totl", "--out", "run")
     assert len(list(Path("run/runs").iterdir())) == 1

@@ -198,7 +198,7 @@ class Forgets(Coder):
         return np.asarray(vector)
 
 
-# Several lambdas in one line, which is common in a mapping of methods.
+# Several lambdas in one line, as in a mapping of methods, cannot be distinguished by line numbers.
 ONE, TWO = {"a": lambda x: x, "b": lambda x: x + 1}, [lambda x: 1, lambda x: 2]
 
 
@@ -284,7 +284,7 @@ PAIRS: dict[str, tuple[Any, Any]] = {
 def test_two_parts_that_differ_have_two_contents(name: str) -> None:
     one, other = PAIRS[name]
     assert not same(one, other)
-    # The keys are equal because of the content, not because of equal addresses.
+    # Comparison by address would also distinguish the pair above, but it must recognize equal parts.
     assert same(one, one)
 
 

@@ -22,7 +22,7 @@ def script(name: str) -> dict[str, Any]:
 
 
 def page_row(page: str, *firsts: str) -> list[str]:
-    """Return the cells of the table row on a page whose first cells are given."""
+    """Return the cells of the row, in a table of a documentation page, whose first cells are ``firsts``."""
     lines = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
     (found,) = (line for line in lines if line.startswith(f"| {' | '.join(firsts)} |"))
     return [cell.strip() for cell in found.strip("|").split("|")]
@@ -40,7 +40,7 @@ def test_outages_have_their_share_and_length_and_belong_to_a_place() -> None:
         assert same == first != other
         lost.append(first)
     begun = sum(int(np.sum(np.diff(each) > 0) + each[0]) for each in lost)
-    # There are about 1,600 outages in 80,000 rounds, so both means have a standard deviation of 3 %.
+    # There are about 1,600 outages in 80,000 rounds, so both estimates have a standard deviation of 3 %.
     assert np.mean(lost) == pytest.approx(0.2, rel=0.1)
     assert np.sum(lost) / begun == pytest.approx(made["BURST"], rel=0.1)
 
@@ -55,7 +55,7 @@ def test_what_is_sent_again_in_an_outage_is_lost_again() -> None:
     assert (away[["asked for later", "running sums", "edge duals"]] < away["no remedy"] / 2).all()
 
 
-# These tests take ten runs of 300 rounds per loss, or motes whose radios sleep, with seconds for each run.
+# Slow: ten runs of 300 rounds for each loss, or motes with sleeping radios that need seconds each.
 @pytest.mark.slow
 def test_remedies_survive_the_losses_that_the_page_says() -> None:
     made = script("shared_losses")
@@ -95,7 +95,7 @@ def test_savings_hold_and_end_at_the_losses_that_the_page_says() -> None:
         cells = page_row("learning_on_motes.md", shown)
         for method, cell in (("COKE", cells[1]), ("COKE, 4 bits", cells[2]), ("coded sums", cells[3])):
             low, high = map(float, re.findall(r"[\d.]+", cell.partition("(")[2]))
-            # With four of the ten seeds, the mean must lie in the page's interval, widened by half.
+            # The page has ten seeds and this test four, so their means lie in an interval half as wide again.
             reach = 0.75 * (high - low) + 0.01
             assert abs(ratios["test_mse"][loss, method] - (low + high) / 2) < reach, (loss, method)
     assert ratios["transmissions"][0.0, "COKE"] == pytest.approx(0.56, abs=0.04)

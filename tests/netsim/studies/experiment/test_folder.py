@@ -55,7 +55,7 @@ def test_only_what_is_new_runs(tmp_path: Path) -> None:
     two = small(methods={"one": one, "two": Method(DKLA, rho=0.1)}, seeds=range(3))
     assert two.run(tmp_path).ran == 3
     grid = netsim.vary("method.eta", [0.1, 0.2])
-    # Only one of the methods has the parameter, and the folder already has its runs with 0.1: three runs are new.
+    # Only one of the two methods has the parameter, and its results for 0.1 already exist.
     assert small(methods=two.methods, seeds=range(3), grid=grid).run(tmp_path).ran == 3
     assert small(methods=two.methods, seeds=range(3), grid=grid, names={"eta": "method.eta"}).run(tmp_path).ran == 0
     assert small(methods=two.methods, seeds=range(3), rounds=21).run(tmp_path).ran == 6
@@ -449,7 +449,7 @@ def ended(process: "subprocess.Popen[bytes]") -> tuple[int, str]:
 @pytest.mark.slow
 @posix
 def test_killed_at_random_moments_and_resumed_it_is_the_same_to_the_byte(tmp_path: Path) -> None:
-    """This test has workers; the next one covers, without workers, each moment at which a folder changes."""
+    """This test kills runs with workers; the next one, without workers, covers all moments of change in the folder."""
     (tmp_path / "whole").mkdir()
     assert ended(started(tmp_path / "whole", 1)) == (0, "")
     whole = tables(tmp_path / "whole" / "out")

@@ -45,7 +45,7 @@ class Sleeps(DPSGD):
 
 
 class Hogs(DPSGD):
-    """Allocates more memory than the limit allows."""
+    """Allocates more memory than is available."""
 
     def local_step(self) -> Any:
         self.hoard = np.ones(2**28)
@@ -53,7 +53,7 @@ class Hogs(DPSGD):
 
 
 class Dies(DPSGD):
-    """Kills its own process, as the system would."""
+    """Is killed by the operating system."""
 
     def local_step(self) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -231,7 +231,7 @@ def test_what_failed_for_want_of_a_file_runs_once_it_is_there(tmp_path: Path) ->
 
 
 def test_no_measure_number_is_a_row_that_says_so() -> None:
-    """A run survives a measure that is NaN, if its error is a number; a run whose error is NaN has diverged."""
+    """If a measure is NaN but the error is a number, the run counts as usual; a NaN error means that it diverged."""
     results = small(methods={"good": GOOD}, measure=[lambda agents: {"nothing": math.nan, "endless": math.inf}]).run()
     assert set(results.runs["outcome"]) <= {"unfinished", "stalled", "converged"}
     assert results.runs["nothing"].isna().all()

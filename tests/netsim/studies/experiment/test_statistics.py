@@ -17,7 +17,7 @@ DIED = ("diverged", "failed")
 
 
 def results(rows: dict[str, list[Any]], metric: str = "gap", **columns: Any) -> Results:
-    """Return the results of methods; ``rows`` has for each seed the error, or the outcome of a run without one."""
+    """Return results of methods; each list has, for each seed, a value or the outcome of a run that died."""
     cells = []
     for method, values in rows.items():
         for seed, value in enumerate(values):
@@ -46,7 +46,8 @@ def row(table: pd.DataFrame, method: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("alive", "count", "low", "high"),
     [
-        # Clopper and Pearson: quantiles of beta distributions; for 0 and n of n by hand, 1 - 0.025^(1/n).
+        # Clopper–Pearson intervals from quantiles of beta distributions; for 0 and n of n, the formula is 1 -
+        # 0.025^(1/n).
         (0, 5, 0.0, 1 - 0.025 ** (1 / 5)),
         (5, 5, 0.025 ** (1 / 5), 1.0),
         (1, 2, 1 - 0.975**0.5, 0.975**0.5),
@@ -72,7 +73,7 @@ def test_a_summary_by_hand() -> None:
     assert [each["survived"] for each in (whole, dying, half, dead)] == ["6/6", "4/6", "3/6", "0/6"]
     assert (whole["median_gap"], whole["median_low"], whole["median_high"]) == (3.5, 1.0, 6.0)
     assert (whole["worst_gap"], whole["mean_gap"]) == (6.0, 3.5)
-    # Runs that died count as infinity: 0.1, 0.2, 0.5, 1, inf, inf.
+    # Dead runs count as infinite: 0.1, 0.2, 0.5, 1, inf, inf.
     assert (dying["median_gap"], dying["median_low"], dying["median_high"]) == (0.75, 0.1, math.inf)
     assert dying["worst_gap"] == math.inf
     assert math.isnan(dying["mean_gap"])
@@ -96,7 +97,8 @@ def test_what_the_sign_test_cannot_tell_from_the_best_is_tied() -> None:
     best = [1.0] * n
     rows = {"best": best, "worse": [2.0] * n, "near": [2.0] * 8 + [0.5] * 2}
     table = results(rows).summary()
-    # "worse" wins 0 of 10 seeds: p = 2/1024, or 0.004 with Holm's correction for two. "near" wins 2 of 10: p = 0.109.
+    # "worse" is better in 0 of 10 seeds, so p = 2/1024, and 0.004 after Holm's correction; "near" is in 2, so p =
+    # 0.109.
     assert [row(table, name)["verdict"] for name in rows] == ["best", "", "tied"]
     few = results({"a": [1.0] * 4, "b": [2.0] * 4}).summary()
     assert few["verdict"].tolist() == ["best", "tied"]
@@ -187,7 +189,7 @@ def test_the_interval_of_survival_covers_it_as_often_as_it_says(count: int) -> N
 
 @pytest.mark.parametrize("count", [6, 10])
 def test_a_comparison_errs_as_seldom_as_it_says(count: int) -> None:
-    """If two methods do not differ, p ≤ x in at most a share x of studies; Holm's correction only increases p."""
+    """If two methods do not differ, at most a share x of studies has p ≤ x; Holm's correction can only raise p."""
     splits = [(better, worse) for better in range(count + 1) for worse in range(count + 1 - better)]
     rows = {f"{a}-{b}": [0.5] * a + [2.0] * b + [1.0] * (count - a - b) for a, b in splits}
     table = results({"ref": [1.0] * count} | rows).versus("ref").set_index("method")
@@ -202,7 +204,7 @@ def test_a_comparison_errs_as_seldom_as_it_says(count: int) -> None:
 
 
 def drawn(rng: np.random.Generator, shape: tuple[int, int], dying: float) -> Any:
-    """Return random errors of runs, skewed as real errors are, with a share ``dying`` of runs that died."""
+    """Return lognormal, i.e. skewed, errors of runs, with a share of dead runs at infinity."""
     values = rng.lognormal(size=shape)
     return np.where(rng.random(shape) < dying, math.inf, values)
 
@@ -213,8 +215,8 @@ def as_rows(values: Any) -> list[Any]:
 
 @pytest.mark.slow
 def test_the_summary_covers_what_its_parts_do() -> None:
-    """The columns of `Results.summary`, computed on runs some of which diverge."""
-    # The true median if runs that died count as infinity: half of all runs exceed it.
+    """The intervals in `Results.summary` must cover the true values although some runs diverge."""
+    # With 35 % of dead runs at infinity, this is the median of all runs.
     true = float(lognorm.ppf(0.5 / (1 - 0.35), 1.0))
     rng, n = np.random.default_rng(5), 400
     found = results({str(number): as_rows(each) for number, each in enumerate(drawn(rng, (n, 12), 0.35))}).summary()

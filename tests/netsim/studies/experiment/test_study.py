@@ -1,4 +1,4 @@
-"""An experiment as a study: its flags, its runs, its notes and its answer."""
+"""An experiment as a study: its flags, its runs, and its output."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from tests.netsim.studies.experiment.parts import counting, least_squares, small
 
 @dataclass(frozen=True, kw_only=True)
 class Size(Problem):
-    """A problem with notes about itself.
+    """A problem that describes itself.
 
     Parameters
     ----------
     agents : int
         Number of agents.
     noise : float
-        Standard deviation of the targets' noise.
+        Of the targets.
     """
 
     agents: int = 4

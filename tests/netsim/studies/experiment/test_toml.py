@@ -1,4 +1,4 @@
-"""Experiments in TOML: the same cells as in Python, and errors that name the line of the file."""
+"""Experiments in TOML: the same cells as in Python, and errors that name the place in the file."""
 
 import json
 from pathlib import Path

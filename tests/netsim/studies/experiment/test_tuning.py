@@ -51,7 +51,7 @@ def test_the_least_median_is_chosen_and_the_experiment_has_it() -> None:
     tuned = scored(lambda step, seed: abs(step - 4.0) / 10 + seed / 1e4).tune(over, candidates=6, **SHORT)
     assert list(tuned.chosen["step"]) == ["4"]
     assert tuned.chosen["survived"][0] == "2/2"
-    assert tuned.experiment.values("methods.m.step") == [0.0]  # the value is set for a condition only
+    assert tuned.experiment.values("methods.m.step") == [0.0]  # the tuned value applies to its condition only
     assert tuned.experiment.run().runs["error"].max() < 0.01
 
 
@@ -135,7 +135,7 @@ def test_levels_are_even_in_the_logarithm_or_in_the_value_with_both_ends() -> No
 
 
 def test_survivors_come_before_a_small_error() -> None:
-    # The larger step is better on the seeds of the search, but diverges on some other seeds.
+    # The larger step has the smaller error, but some of its runs die on the validation seeds.
     def value(step: float, seed: int) -> float:
         dies = step > 5 and seed in (200, 201)
         return 1e9 if dies else 1.0 - step / 10

@@ -29,7 +29,7 @@ def election() -> Iterator[LabServer]:
 
 
 def at(place: str) -> str:
-    """Return the position of an agent, or of a link's middle, in the window, for `Lab.openMenu`."""
+    """Return a script for the window position of an agent or of a link's middle, for `Lab.openMenu`."""
     box = "document.querySelector('[data-part=map]').getBoundingClientRect()"
     return f"(() => {{ const box = {box}, places = {place}; return [box.left + places[0], box.top + places[1]]; }})()"
 
@@ -54,7 +54,7 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one vi
     browser.open(election.address)
     shown(browser, 0)
     assert "role leader: 1" in browser.run("document.querySelector('.lab-card').textContent")
-    # Each button shows one panel at a time. The legend has entries for the role and for the number of the same name.
+    # The buttons show one panel at a time. The legend lists "leader" as a role and as a number.
     for name, other in (("curves", "counts"), ("counts", "curves")):
         pressed = f"document.querySelector('header [data-panel={name}]')"
         assert browser.run(f"{pressed}.checkVisibility() && ({pressed}.click(), {pressed}.ariaPressed)") == "true"
@@ -63,7 +63,7 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one vi
     browser.run("lab.panel('counts', false)")
     legend = "[...document.querySelectorAll('.lab-legend .words li')].map((each) => each.textContent)"
     assert browser.run(legend).count("leader") == 2
-    # Select agent 1, which later becomes the leader.
+    # Agent 1 will become the leader.
     browser.run("replay.seek(0.05)")
     click(browser, "replay.place(1)")
     assert "Agent 1 " in browser.run("document.querySelector('.lab-menu').textContent")
@@ -83,7 +83,7 @@ def test_crash_the_leader_to_be_run_on_save_and_repeat(  # noqa: PLR0915  one vi
     assert browser.run("lab.branch.at").endswith(" crash 1")
     # The branch starts after the last event that was visible, and before the next one.
     assert 0.05 <= float(browser.run("lab.branch.at").split()[0]) < 0.053
-    # The download button saves the page.
+    # The download button saves the script.
     browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     buttons = "[...document.querySelectorAll('.lab-right button')]"
     browser.run(f"{buttons}.find((each) => each.textContent === 'Save as script').click()")
@@ -153,7 +153,7 @@ def test_typed_and_emptied_fields_run_what_the_command_runs(browser: chromium.Pa
             done = call(*shlex.split(command)[1:], "--out", str(out), cwd=tmp_path)
             assert done.returncode == 0, done.stderr
             assert json.loads((out / "summary.json").read_text())["trace_hash"] == trace_hash
-        # In the text of a fault, nodes with these names would be ambiguous.
+        # As a name of a node, each of these texts would be ambiguous in the text of a fault.
         for name in ("x until 3", "", "0-", "x keeping state"):
             browser.run(f"lab.fault('crash', {json.dumps(name)})")
             assert "cannot have that name" in browser.run("lab.said.textContent")
@@ -201,7 +201,7 @@ def test_nothing_is_cut_on_any_width(width: int, election: LabServer, browser: c
     assert box[2] <= 844
     browser.press("Escape")
     assert browser.run("document.querySelector('.lab-menu')") is None
-    # From here on the test uses only the keyboard.
+    # The menu of an agent can be opened by the keyboard alone.
     browser.run("document.querySelector('.lab-reach button').focus()")
     assert browser.run("replay.state().chosen") == {"agent": 0}
     browser.press("Enter", "\r")
@@ -306,7 +306,7 @@ def test_a_widget_asks_python(browser: chromium.Page, tmp_path: Path) -> None:
     # The frame has another origin, so this test cannot read its content, but only take a picture of it.
     assert widget._waiting
     browser.run(f"{frame}.focus()")
-    # A test cannot wait for an event either, so it takes pictures until the content appears.
+    # For the same reason it cannot wait until the frame is drawn, which takes longer on a busy machine.
     deadline = time.monotonic() + 60
     while True:
         browser.screenshot(tmp_path / "widget.png")

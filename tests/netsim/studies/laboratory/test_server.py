@@ -1,4 +1,4 @@
-"""The server of a lab: access control, branches, and that the command of each branch repeats its run."""
+"""The server of a lab: access control and branches; each branch equals the run of its command."""
 
 import http.client
 import json
@@ -62,7 +62,7 @@ class Client:
         self.host, self.path, self.seen = parts.netloc, parts.path, 0
 
     def post(self, rest: str, body: bytes) -> tuple[int, str]:
-        """Post bytes, which need not be valid JSON; return the status and the text of the answer."""
+        """Send bytes that need not be JSON; return the status and text of the answer."""
         connection = http.client.HTTPConnection(self.host, timeout=60)
         headers = {"Content-Type": "application/json", "Origin": f"http://{self.host}"}
         try:
@@ -104,7 +104,7 @@ class Client:
 
 
 def edit(file: Path, text: str, *, at: float) -> None:
-    """Replace a file's text and time in one step: between two steps, a lab would read the file twice."""
+    """Replace a file's text and time in one step; a lab that looked between the two would read the file twice."""
     new = file.with_suffix(".new")
     new.write_text(text)
     os.utime(new, (at, at))
@@ -222,7 +222,7 @@ def make(
 
 @pytest.fixture
 def unrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Client, StudyDefinition]]:
-    """A lab with parameters of all types, which runs no simulation: each branch ends immediately."""
+    """A lab with parameters of all types that simulates nothing: each branch ends immediately."""
     done = {"runs": [], "hash": "", "error": "", "words": []}
     monkeypatch.setattr("netsim.studies.laboratory.process.Worker.simulate", lambda self, request, progress: done)
     path = tmp_path / "every.py"
@@ -302,7 +302,7 @@ def repeats(state: dict[str, Any], definition: StudyDefinition) -> bool:
     for row in state["branches"]:
         compile(row["script"], "script", "exec")
         found = parsed(definition, row["command"])
-        # JSON has no infinity, so the page gets None and shows an empty field.
+        # JSON has no infinity, so the page leaves the field empty.
         known = {name: None if value == float("inf") else value for name, value in found.items() if name != "at"}
         if known != settings:
             return False
@@ -456,7 +456,7 @@ def test_a_long_run_is_cancelled_and_taken_up_again(apart: Client, file: Path) -
     )
     apart.ask("POST", "settings", {"values": {"agents": 5}, "branch": 0})
     apart.until(lambda state: state["branches"][0]["state"] == "done" and state["settings"]["agents"] == 5)
-    # With five agents the edited file runs for ever, whereas the old one ends immediately.
+    # With five agents, the edited file runs for ever, whereas the old one ends immediately.
     edit(file, endless, at=1)
     apart.until(lambda state: state["branches"][0]["state"] == "running")
     assert apart.ask("POST", "cancel", {"branch": 0})[0] == 200
