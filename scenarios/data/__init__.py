@@ -1,1 +1,1 @@
-"""Where samples come from: files, tables, classes, streams, synthetic problems."""
+"""The samples of studies: files, tables, classes, streams, and synthetic problems."""

@@ -1,6 +1,6 @@
 """Choose a table's target and inputs, and decide whether the target is classes or numbers.
 
-All such decisions are made here; a study copies them (`Chosen.notes`) into its notes.
+All decisions about a table are made here; a study copies them (`Chosen.notes`) into its notes.
 """
 
 import re
@@ -27,20 +27,20 @@ NOT_INPUTS = {
     "adult": ("split",),
     "wisdm_har": ("UNIQUE_ID", "user"),
 }
-"""Columns of known tables that are no inputs: times, persons, and how a set is split."""
+"""Columns of known tables that are not inputs: times, persons, and the split into training and test rows."""
 
 MOST_CLASSES = 20
-"""At most this many different whole numbers are taken as classes, more only where that is asked for."""
+"""Whole numbers with at most this many different values are taken as classes; more only on request."""
 
 MOST_TEXTS = 1000
 """A column of text may have at most this many different values, each of which becomes an input."""
 
 UNKNOWN = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null")
-"""Cells that are missing, where rows or cells of that kind are asked to be left out or filled."""
+"""The texts of cells that count as missing if such cells are to be left out or replaced."""
 
-# Marks of unknown cells; rows with one are left out if a target of classes is requested.
+# {table: text of an unknown cell}; rows with such a cell are left out if a target of classes is requested.
 _UNKNOWN = {"adult": "?"}
-# Columns known to have empty cells, which are replaced by the median of the others.
+# {table: columns with empty cells, which are replaced by the median of the column}.
 _MAY_BE_EMPTY = {"wisdm_har": ("XPEAK", "YPEAK", "ZPEAK")}
 
 _TIME = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[ap]\.?m\.?)?( ?(z|utc|gmt)|[+-]\d{2}:?\d{2})?"
@@ -50,7 +50,7 @@ _DAY = (
     rf"|\d{{1,2}}[ -]{_MONTH}[ ,-]*(\d{{4}}|\d{{2}})|{_MONTH} \d{{1,2}},? \d{{4}})"
 )
 _DATE = re.compile(rf"({_DAY}([ t,]+{_TIME})?|{_TIME})", re.IGNORECASE)
-_LOOKED_AT = 50  # cells of a column
+_LOOKED_AT = 50  # the number of cells of a column that are checked for dates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,9 +145,9 @@ class ClassChoice(TableChoice):
 
 @dataclass(frozen=True)
 class Chosen:
-    """A table with its columns chosen, but not converted so far.
+    """A table with its columns chosen, but not yet converted to numbers.
 
-    ``frame`` has the inputs and the target. ``notes`` has a line for each decision, with the way to change it.
+    ``frame`` has the inputs and the target. ``notes`` has a line for each decision, and says how to change it.
     """
 
     name: str
@@ -179,7 +179,7 @@ class Chosen:
             if name in _MAY_BE_EMPTY.get(bare(self.name), ()):
                 column = column.fillna(column.median())
                 return numbers(self.path, column)[:, None]
-            # In a column of mostly numbers, a text is a mistake, not a category.
+            # In a column that mostly holds numbers, a text is an error of the table, not a category.
             return self.column(name)[:, None]
         if column.isna().any():
             where = place_in(self.path, column, int(np.flatnonzero(column.isna())[0]))
@@ -258,7 +258,7 @@ def _without_missing(path: Path, frame: pd.DataFrame, target: str, asked: str | 
     kept = kept.copy()
     for name in frame.columns[empty.any(axis=0)]:
         values = as_numbers(kept[name])
-        # Without its marks the column may hold numbers only.
+        # Without the marks of missing cells, the column may hold only numbers.
         numeric = bool((values.notna() == kept[name].notna()).all()) and bool(values.notna().any())
         if numeric:
             kept[name] = values
@@ -286,7 +286,7 @@ def _many_texts(frame: pd.DataFrame, target: str) -> list[str]:
 
 
 def is_numeric(column: "Column") -> bool:
-    """Return whether a column holds numbers, which truth values are not."""
+    """Return whether a column holds numbers; booleans do not count as numbers."""
     return bool(pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column))
 
 
@@ -297,12 +297,12 @@ def _looks(column: "Column") -> tuple[bool, str]:
         return True, f"truth values in {rows:,} rows"
     if not is_numeric(column):
         if _mostly_numbers(column):
-            # Cells that are not numbers are mistakes, reported when the column is converted.
+            # The other cells are errors of the table, which are reported when the column is converted.
             return False, f"numbers, though not all, in {rows:,} rows"
         return True, f"{values:,} different texts in {rows:,} rows"
     if bool((column.dropna() % 1 != 0).any()):
         return False, f"numbers with fractions in {rows:,} rows"
-    # If almost every value occurs only once, they are counts or measurements.
+    # If almost every value occurs only once, the numbers are counts or measurements.
     few = values <= MOST_CLASSES and values <= rows / 2
     return few, f"{values:,} different whole numbers in {rows:,} rows"
 
@@ -336,7 +336,7 @@ def _without(path: Path, name: str, frame: pd.DataFrame, choice: Columns) -> tup
 
 
 def _listed(text: str | None, columns: list[str]) -> list[str]:
-    """Return the columns listed by a parameter; a column's name may contain a comma."""
+    """Return the columns that a parameter lists, although a column's name may contain a comma."""
     if text is None:
         return []
     return [text] if text in columns else [each.strip() for each in text.split(",")]

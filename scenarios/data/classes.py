@@ -10,7 +10,7 @@ from netsim.scenarios.data.choice import MOST_TEXTS, Chosen, TableChoice, choose
 from netsim.scenarios.data.formats import place_in
 from netsim.util import check
 
-_SHOWN = 10  # names of classes, in an error
+_SHOWN = 10  # the largest number of class names in an error message
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Labelled:
     """Samples of a classification problem: inputs of shape (n, d), one sample a row, in the units of the file.
 
     A column of text becomes one column of 0 and 1 for each of its values. ``labels``, shape (n,), are the numbers of
-    the classes, 0 … C − 1, ``classes`` their names. ``notes`` describe the interpretation of the target, for the
-    study's notes.
+    the classes, 0 … C − 1, and ``classes`` their names. ``notes`` describe, for the study's notes, how the target was
+    interpreted.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Labelled:
     notes: tuple[str, ...] = ()
 
     def signs(self, positive: str | None = None) -> NDArray[np.float64]:
-        """Return +1 for one class, by default the last of two, and −1 for all others, shape (n,)."""
+        """Return labels of shape (n,): +1 for one class, by default the last of two, and −1 for all others."""
         if positive is None and len(self.classes) != 2:
             some = ", ".join(self.classes[:_SHOWN]) + (", …" if len(self.classes) > _SHOWN else "")
             raise check.refuse("positive", positive, f"one of the {len(self.classes)} classes of {self.name}: {some}")
@@ -78,7 +78,7 @@ def inputs_of(chosen: Chosen, rows: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the inputs of some rows as numbers, text as columns of 0 and 1, shape (len(rows), d)."""
     inputs = chosen.frame.drop(columns=chosen.target)
     if all(isinstance(dtype, np.dtype) and dtype.kind in "iu" for dtype in inputs.dtypes):
-        # Integers cannot be missing. Images are large, so only the drawn ones become floats.
+        # Integers cannot be missing, so they need no check. Images are large, so only the drawn ones become floats.
         return np.ascontiguousarray(inputs.to_numpy()[rows], dtype=np.float64)
     return np.hstack([chosen.encoded(each) for each in chosen.input_columns])[rows]
 
@@ -92,7 +92,7 @@ def drawn_rows(count: int, rows: int | None, seed: int) -> NDArray[np.int64]:
 
 
 def _classes(chosen: Chosen) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return the class number of each cell and the classes' names, numbers in their order."""
+    """Return each cell's class number, and the classes' names, which are sorted."""
     column = chosen.frame[chosen.target]
     allowed = f"column {chosen.target!r} of {chosen.path}: must hold a class in each row"
     if column.isna().any():

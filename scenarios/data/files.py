@@ -1,4 +1,4 @@
-"""Finding the data sets: by a path, or by their name in the folder NETSIM_DATA or in netsim's cache."""
+"""Find data sets by a path, or by their name in the folder NETSIM_DATA or in netsim's cache."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from netsim.errors import BadInput
 from netsim.util.datafiles import folders, nearest, used
 
 SUFFIXES = (".csv.gz", ".csv", ".npz", ".parquet")
-"""The files that hold a table, by how their names end."""
+"""The endings of names of files that hold a table."""
 
 
 def bare(data: str) -> str:
@@ -17,7 +17,7 @@ def bare(data: str) -> str:
 
 
 def find_table(data: str) -> Path:
-    """Return the path of a table: of any file, or of a name in the folder NETSIM_DATA, else in the cache.
+    """Return the path of a table, given a path or a name in the folder NETSIM_DATA or else in the cache.
 
     The name has one of the `SUFFIXES` or none; a path has one. Raises BadInput if there is no such file, or several.
     """

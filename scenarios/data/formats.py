@@ -16,7 +16,7 @@ from netsim.errors import BadInput, one_line
 from netsim.scenarios.data.files import find_table
 from netsim.util import check, tables
 
-_MOST_SHOWN = 60  # characters of a cell that an error names
+_MOST_SHOWN = 60  # the largest number of characters of a cell in an error message
 _UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
@@ -24,12 +24,12 @@ def read_frame(path: Path) -> tuple[pd.DataFrame, list[str]]:
     """Return a file's table, one sample a row, and notes on parts left out.
 
     A csv file (`netsim.util.tables.frame`) begins with a line of column names, and has commas, semicolons or tabs
-    between its columns; only its empty cells are missing values, every other mark is kept as it is. The arrays of an
-    npz file are columns by their names; of an array of more dimensions, such as images, each element of a sample is a
-    column: ``x0``, ``x1``, ….
+    between its columns. Only empty cells are missing values; every other text is kept as it is. The arrays of an npz
+    file become columns with their names. If an array has more dimensions, as for images, each element of a sample
+    becomes a column: ``x0``, ``x1``, ….
 
-    Raises BadInput if it is damaged, no table, its first line looks like a row of data, or it has no row; or for
-    parquet, if pyarrow is missing.
+    Raises BadInput if the file is damaged or not a table, if its first line looks like a row of data, if it has no row,
+    or if it is parquet and pyarrow is missing.
     """
     notes: list[str] = []
     if path.name.endswith(".npz"):
@@ -55,7 +55,7 @@ def samples_in(data: str) -> int:
         except _UNREADABLE as error:
             raise BadInput(f"{path} cannot be read: {_line(error)}") from None
     first = tables.frame(path, [0])[0]
-    # If the first cell of a row is empty, its other cells may have values or be empty, too.
+    # A row whose first cell is empty may be an empty line or a row with other values, so read the whole table.
     return len(tables.frame(path)[0]) if not len(first.columns) or first.isna().any(axis=None) else len(first)
 
 
@@ -73,11 +73,11 @@ def load_arrays(name: str, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 def as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column as numbers, NaN for other cells; integers beyond the range of floats become infinite."""
+    """Return a column as numbers, with NaN for other cells; integers beyond the range of floats become infinite."""
     try:
         return pd.to_numeric(column, errors="coerce")
     except OverflowError:
-        # Parsed from text, these integers become infinite.
+        # Integers that are too large for a float raise OverflowError; parsed from text, they become infinite.
         return column.map(_as_number).astype(float)
 
 
@@ -102,7 +102,7 @@ def numbers(path: Path, column: "pd.Series[Any]", hint: str = "") -> NDArray[np.
 
 
 def place_in(path: Path, column: "pd.Series[Any]", row: int) -> str:
-    """Return a cell's place: the file, its line in a csv file, the column and the row."""
+    """Return the location of a cell as text: the file, the line in a csv file, the column and the row."""
     number = int(column.index[row])
     line = tables.line_of(path, number) if path.name.endswith((".csv", ".csv.gz")) else None
     return f"{path}{'' if line is None else f', line {line}'}: column {column.name!r}, data row {number + 1}"
@@ -127,12 +127,12 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     except _UNREADABLE as error:
         raise BadInput(f"{path} cannot be read: {_line(error)}") from None
     except TypeError:
-        # A single array, saved by numpy.save, is no archive.
+        # The file holds a single array, which numpy.save wrote.
         raise BadInput(f"{path} cannot be read: must hold named arrays, as numpy.savez writes them") from None
 
 
 def _length(path: Path, arrays: dict[str, NDArray[Any]]) -> int:
-    """Return the common number of rows of arrays."""
+    """Return the number of rows, which must be the same for all arrays."""
     shapes = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
     if len({array.shape[:1] for array in arrays.values()}) != 1 or any(not each.ndim for each in arrays.values()):
         raise BadInput(f"{path} holds {shapes or 'nothing'}: must be arrays with one sample a row, of one length")
@@ -160,7 +160,7 @@ def _frame_of_arrays(path: Path) -> pd.DataFrame:
 
 
 def _parquet(path: Path) -> Any:
-    """Return what reads parquet files."""
+    """Return the table of a parquet file."""
     check.installed(str(path), "pyarrow", "arrow")
     return importlib.import_module("pyarrow.parquet")
 
@@ -171,7 +171,7 @@ def _frame_of_parquet(path: Path) -> pd.DataFrame:
         frame = pd.read_parquet(path, engine="pyarrow")
     except _UNREADABLE as error:
         raise BadInput(f"{path} cannot be read: {_line(error)}") from None
-    # A named index is a column of the table; otherwise it only counts the rows.
+    # An index with a name is a column of the table; an index without a name only counts the rows.
     frame = frame.reset_index(drop=frame.index.names == [None])
     frame.columns = frame.columns.map(str)
     for key in frame.columns:

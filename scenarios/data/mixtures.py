@@ -16,9 +16,9 @@ from netsim.util.typing import Array
 
 @dataclass(frozen=True)
 class Mixtures:
-    """C classes, equally likely, each the equal mixture of round Gaussians in the plane.
+    """C equally likely classes, each of which is a mixture of round Gaussians in the plane with equal weights.
 
-    The modes have centres ``means``, shape (C, modes, 2), and along each axis the standard deviation ``spread``.
+    The Gaussians have the centres ``means``, shape (C, modes, 2), and the standard deviation ``spread`` on each axis.
     """
 
     means: Array
@@ -38,7 +38,7 @@ class Mixtures:
     def densities(self, inputs: Array) -> Array:
         """Return p(x | class) up to a factor common to all classes, shape (n, C).
 
-        The factor depends on the input, so that a relevant class's density does not underflow.
+        The factor depends on the input, so that the densities of the most probable classes do not underflow.
         """
         squares = cdist(inputs, self.means.reshape(-1, 2), "sqeuclidean")
         nearest = squares.min(axis=1, keepdims=True)
@@ -47,7 +47,7 @@ class Mixtures:
         return result
 
     def bayes(self, inputs: Array) -> NDArray[np.int64]:
-        """Return the most probable class of each input, shape (n,): no classifier is right more often."""
+        """Return the most probable class of each input, shape (n,); no classifier is right more often."""
         best: NDArray[np.int64] = self.densities(inputs).argmax(axis=1)
         return best
 

@@ -114,13 +114,13 @@ class Partition:
 
 
 EVENLY = Partition()
-"""Samples divided at random, evenly."""
+"""The partition that divides samples at random into equal parts."""
 
 
 def labels_of(target: Array, classes: int = 0) -> Indices:
     """Return class numbers unchanged, and for ``classes`` 0 the bins of numbers in increasing order, shape (n,).
 
-    The bins' ends are the quantiles 0.1, 0.2, ..., 0.9 of the target; bins without samples are left out.
+    The boundaries of bins are the quantiles 0.1, 0.2, ..., 0.9 of the target; bins without samples are left out.
     """
     if classes:
         return target.astype(np.int64)
@@ -148,7 +148,7 @@ def _dirichlet(labels: NDArray[Any], agents: int, value: float, rng: np.random.G
     sizes = np.array([len(part) for part in np.array_split(labels, agents)])
     while (wanted := sizes - counts.sum(axis=1)).any():
         open_shares = np.where(left > 0, shares, 0.0)
-        # An agent whose labels have all run out draws from the remaining samples.
+        # If an agent's labels have all run out, the agent draws from all remaining samples.
         open_shares[~(open_shares.sum(axis=1) > 0)] = left
         asked = rng.multinomial(wanted, open_shares / open_shares.sum(axis=1, keepdims=True))
         for label in np.flatnonzero(asked.sum(axis=0) > left):
@@ -169,7 +169,7 @@ def _sizes(labels: NDArray[Any], agents: int, value: float, rng: np.random.Gener
     spare = len(labels) - LEAST * agents
     exact = spare * weights / weights.sum()
     sizes = np.floor(exact).astype(np.int64)
-    # Samples left by rounding go to the largest fractions.
+    # The samples that remain after rounding go to the agents with the largest fractional parts.
     sizes[np.argsort(sizes - exact, kind="stable")[: spare - sizes.sum()]] += 1
     return np.split(np.arange(len(labels)), np.cumsum(rng.permutation(sizes + LEAST))[:-1])
 

@@ -1,4 +1,4 @@
-"""Samples of any problem, numbers or classes: a study's choice of a data set, and how it is loaded."""
+"""Samples with numeric or class targets: the parameters by which a study chooses a data set, and how it is loaded."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _Loaded = tuple[Array, Array, tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Samples(TableChoice):
-    """The samples to learn from, and their interpretation.
+    """The samples to learn from, and how their target is interpreted.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Samples(TableChoice):
 
 @dataclass(frozen=True, kw_only=True)
 class SomeRows(Samples):
-    """The samples to learn from; for data sets in ``USUAL_ROWS``, by default not all."""
+    """The samples to learn from; by default only a part of the data sets in ``USUAL_ROWS``."""
 
     USUAL_ROWS: ClassVar[Mapping[str, int]] = {}
 
@@ -84,7 +84,7 @@ class SomeRows(Samples):
         return {"rows": {**cls.USUAL_ROWS, "other": "all"}}
 
     def resolved(self, data: str) -> Self:
-        """Return the choice with the usual number of rows, if there is one and it was left open."""
+        """Return the choice; if its number of rows is open, set it to the usual number for the data set."""
         return dataclasses.replace(self, rows=self.USUAL_ROWS.get(data)) if self.rows is None else self
 
 

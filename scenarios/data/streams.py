@@ -1,11 +1,11 @@
-"""Streams for online agents: each gets an iterator of pairs (φ, y), one a round, to be read once.
+"""Streams for online agents: each agent gets an iterator that yields one pair (φ, y) per round.
 
-A table's rows may be shuffled, in the order of the file, or sorted over the agents by target, so that each agent sees
-only a part of the problem. `MovingTruth` makes samples of a known, changing model. Features are computed in blocks of
-`BLOCK` samples an agent, never for a whole table: beyond the table, a stream takes the memory of one block, and 8 bytes
-for the number of each of its rows.
+The rows of a table may be shuffled, in the order of the file, or divided among the agents by target, so that each agent
+sees only a part of the problem. `MovingTruth` draws samples of a known model that changes. Features are computed in
+blocks of `BLOCK` samples per agent, never for a whole table. So besides the table, a stream takes the memory of one
+block, and 8 bytes for the index of each of its rows.
 
-Every stream is determined by its seed, and independent of reading other streams.
+The seed determines every stream; reading one stream does not affect others.
 """
 
 import math
@@ -27,7 +27,7 @@ Rows = NDArray[np.int64]
 Kind = Literal["drift", "switch", "rotate"]
 
 BLOCK = 256
-"""How many samples of an agent are turned into features at a time."""
+"""The number of an agent's samples whose features are computed at a time."""
 
 _STRETCH = 256  # rounds of a drifting truth computed and cached together
 
@@ -45,18 +45,18 @@ def rounds_of(table: Table, agents: int) -> int:
 
 
 def shuffled(table: Table, agents: int, features: FeatureMap, seed: int) -> list[Samples]:
-    """Deal the rows at random, each to one agent, so that every agent sees the same problem.
+    """Deal each row to one agent, at random, so that all agents see the same problem.
 
-    If the division is uneven, the first agents get one more. The streams are of (φ of shape (D,), y). Raises BadInput
-    for an argument outside its range, or features of another width than the table's.
+    If the rows cannot be divided evenly, the first agents get one more. The streams yield (φ of shape (D,), y). Raises
+    BadInput if an argument is outside its range, or the features have another width than the table.
     """
     return by_target(table, agents, features, mixing=1.0, seed=seed)
 
 
 def in_order(table: Table, agents: int, features: FeatureMap) -> list[Samples]:
-    """Deal the rows in the order of the file, which is time: round t = 0, 1, … sees the rows tN … tN + N − 1.
+    """Deal the rows in the order of the file: in round t = 0, 1, … the agents get the rows tN … tN + N − 1.
 
-    Result and errors are those of `shuffled`.
+    The result and the errors are as in `shuffled`.
     """
     _check(table, agents, features)
     count = len(table.target)
@@ -66,10 +66,10 @@ def in_order(table: Table, agents: int, features: FeatureMap) -> list[Samples]:
 def by_target(table: Table, agents: int, features: FeatureMap, *, mixing: float, seed: int) -> list[Samples]:
     """Deal the rows by their target, so that the agents' problems differ.
 
-    A share ``mixing`` of the rows, drawn at random, is dealt at random: with 0 the agents' ranges are disjoint, and 1
-    is `shuffled`, whose form of result and errors apply. The others are sorted by target (or label; equal ones at
-    random) and cut into N consecutive pieces, one an agent, the lowest for agent 0. Each agent sees its own rows in
-    random order.
+    A share ``mixing`` of the rows, drawn at random, is dealt at random. The other rows are sorted by target (equal
+    targets at random) and cut into N consecutive pieces, one per agent, the lowest for agent 0. So with ``mixing`` = 0
+    the agents' ranges of targets are disjoint, and ``mixing`` = 1 equals `shuffled`. Each agent sees its rows in random
+    order. The result and the errors are as in `shuffled`.
     """
     _check(table, agents, features)
     rng = np.random.default_rng(check.integer("seed", seed, low=0))
@@ -77,7 +77,7 @@ def by_target(table: Table, agents: int, features: FeatureMap, *, mixing: float,
     cut = round(check.probability("mixing", mixing) * len(order))
     mixed, rest = order[:cut], order[cut:]
     pieces = np.array_split(rest[np.argsort(table.target[rest], kind="stable")], agents)
-    # The mixed rows complete each agent's even share.
+    # The rows that are dealt at random complete each agent's share, so that shares are even.
     shares = np.array([len(share) for share in np.array_split(order, agents)])
     missing = shares - [len(piece) for piece in pieces]
     fillings = np.split(mixed, np.cumsum(missing)[:-1])
@@ -98,10 +98,10 @@ def owners(target: Array, agents: int, partition: Partition, seed: int, *, class
 def again_and_again(
     table: Table, parts: Sequence[Rows], features: FeatureMap, *, in_order: bool, seed: int
 ) -> list[Samples]:
-    """Return endless streams of (φ of shape (D,), y): each agent cycles through its own rows.
+    """Return endless streams of (φ of shape (D,), y), in which each agent cycles through its rows.
 
-    Each pass is in a new random order, or with ``in_order`` always in the order of the file. Raises BadInput for
-    features of another width than the table's.
+    Each pass has a new random order or, with ``in_order``, the order of the file. Raises BadInput if the features have
+    another width than the table.
     """
     _check(table, len(parts), features)
 
@@ -121,15 +121,16 @@ def passes(count: int, agent: int, seed: int) -> Iterator[int]:
 
 
 class MovingTruth:
-    """Synthetic streams of a known linear model in feature space that changes.
+    """Synthetic streams of a known linear model in feature space, the truth θ°, which changes over time.
 
-    In round t = 1, 2, …, ``rounds`` agent i sees x ~ U[0, 1]^d and y = θ°_tᵀφ(x) + e with e ~ N(0, noise²), all
-    independent. ‖θ°_t‖ = scale·√D throughout: ``scale`` is the root mean square of θ°_tᵀφ over all truths, for ‖φ‖ = 1.
-    Streams of other agents and of a longer run do not change an agent's.
+    In round t = 1, 2, …, ``rounds`` each agent sees x ~ U[0, 1]^d and y = θ°_tᵀφ(x) + e with e ~ N(0, noise²), all
+    independent. The norm of the truth is always ‖θ°_t‖ = scale·√D, so that ``scale`` is the root mean square of θ°_tᵀφ
+    over all truths, for ‖φ‖ = 1. An agent's stream does not depend on the other agents, or on the length of the run.
 
-    The truth of ``drift`` is a random walk on the sphere: θ° turns by ``rate`` radians a round, each time towards
-    another random direction. That of ``rotate`` turns by the same angle in one random plane. ``switch`` has a new
-    random θ° every ``every`` rounds. Raises BadInput for an argument outside its range, or fewer than two features.
+    With ``drift`` the truth is a random walk on the sphere: in each round it turns by ``rate`` radians towards a new
+    random direction. With ``rotate`` it turns by this angle in a fixed random plane. With ``switch`` there is a new
+    random truth every ``every`` rounds. Raises BadInput if an argument is outside its range, or there are fewer than
+    two features.
     """
 
     def __init__(
@@ -168,17 +169,17 @@ class MovingTruth:
         self._block: tuple[int, Vector] = (0, first)
 
     def truth(self, t: int) -> Vector:
-        """Measures request one round after the other."""
+        """Return the truth θ°_t of round t = 1 … ``rounds``, shape (D,); raises BadInput for any other t."""
         check.integer("t", t, low=1, high=self.rounds)
         first = t - (t - 1) % BLOCK
         if first != self._block[0]:
-            # Whoever measures asks for one round after the other.
+            # Measures request one round after the other, so compute and keep a block of rounds.
             self._block = first, self._truths(first, min(first + BLOCK, self.rounds + 1))
         truth: Vector = self._block[1][t - first].copy()
         return truth
 
     def streams(self) -> list[Samples]:
-        """Return new iterators of (φ of shape (D,), y), one an agent, with the same samples each time."""
+        """Return a new iterator of (φ of shape (D,), y) for each agent, with the same samples each time."""
         return [self._serve(i) for i in range(self.agents)]
 
     def _serve(self, agent: int) -> Iterator[tuple[Vector, float]]:
@@ -209,7 +210,7 @@ class MovingTruth:
         return result
 
     def _stretch(self, number: int) -> Vector:
-        """Return the walk from round number·_STRETCH, as unit vectors, to the next stretch: shape (_STRETCH + 1, D)."""
+        """Return the walk from round number·_STRETCH to the next stretch, as unit vectors, shape (_STRETCH + 1, D)."""
         while len(self._starts) <= number:
             self._starts.append(self._walk(len(self._starts) - 1)[-1].copy())
         if number not in self._stretches:

@@ -1,4 +1,4 @@
-"""The data sets of the studies: tables, a synthetic problem, and their division among agents."""
+"""The data sets of the studies: tables and a synthetic problem, and their division among agents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ class Table:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """The notes on cells changed or left out, without the one on the target."""
+        """The notes on changed or omitted cells, without the note on the target."""
         return self.notes[1:]
 
 
@@ -56,13 +56,13 @@ def load_table(data: str, choice: Columns | None = None) -> Table:
     data : str
         Name or path, as for `netsim.scenarios.data.files.find_table`: .csv.gz, .csv, .npz, .parquet.
     choice : Columns, optional
-        Which column to predict, the last one by default, and which to leave out. All others are inputs.
+        The column to predict, by default the last one, and the columns to leave out. All others are inputs.
 
     Raises
     ------
     BadInput
-        If the file is missing, damaged, empty or no table, a column that is named is none, or a column holds text,
-        dates, NaN or infinity.
+        If the file is missing, damaged, empty or not a table, if a named column does not exist, or if a column holds
+        text, dates, NaN or infinity.
     """
     chosen = choose(data, Columns() if choice is None else choice)
     inputs = np.column_stack([chosen.column(each) for each in chosen.input_columns])
@@ -93,10 +93,10 @@ def load_prepared(data: str, preparation: Preparation) -> Table:
 
 
 def check_rows(data: str, agents: int, *, each: int = 1, rows: int | None = None) -> int:
-    """Return the number of a table's rows used by a study, if they suffice; a cheap check before anything is built.
+    """Return the number of a table's rows that a study uses, as a cheap check before the study is built.
 
-    Each agent needs ``each`` rows; ``rows`` are used, all by default. Raises BadInput for an unknown table, fewer rows
-    than requested, or too few for the agents.
+    Each agent needs ``each`` rows; ``rows`` are used, by default all. Raises BadInput for an unknown table, if it has
+    fewer rows than requested, or if they are too few for the agents.
     """
     count = samples_in(data)
     if rows is not None:
@@ -105,7 +105,7 @@ def check_rows(data: str, agents: int, *, each: int = 1, rows: int | None = None
 
 
 def enough(count: int, agents: int, each: int) -> int:
-    """Return ``count`` if it gives each agent at least ``each`` samples; else raise BadInput."""
+    """Return the number of samples ``count`` if it gives each agent at least ``each``; else raise BadInput."""
     check.integer("agents", agents, low=1)
     if count < each * agents:
         samples = "1 sample" if each == 1 else f"{each} samples"
@@ -131,9 +131,10 @@ def deal(
     """Shuffle the samples, divide them among the agents, and split each agent's share.
 
     By default the agents' numbers of samples differ by at most one. A share ``train_share`` in (0, 1) of an agent's
-    samples is for training, rounded so that at least one sample trains and one tests. With ``rows``, this number of
-    samples is first drawn at random. ``classes`` is their number if the target is a class. Raises BadInput for an
-    argument outside its range, fewer than two samples an agent, or a partition that the samples do not allow.
+    samples is for training, rounded so that at least one sample is for training and one for testing. With ``rows``,
+    this number of samples is first drawn at random. ``classes`` is the number of classes if the target is a class.
+    Raises BadInput if an argument is outside its range, an agent would get fewer than two samples, or the samples do
+    not allow the partition.
     """
     check.integer("agents", agents, low=1)
     if not 0.0 < check.probability("train_share", train_share) < 1.0:
@@ -148,7 +149,7 @@ def deal(
 
 
 def split_rows(table: Table, share: float, *, seed: int) -> tuple[Table, Table]:
-    """Return a random share of a table's rows, and the others; both keep the order of the rows.
+    """Return a random share of a table's rows, and the other rows; both keep the order of the rows.
 
     Raises BadInput if either part would be empty.
     """

@@ -1,8 +1,8 @@
-"""Patches of Brodatz's textures as histograms of textons.
+"""Patches of Brodatz's textures, described by histograms of textons.
 
 A texton is a typical small neighbourhood of a pixel (Leung and Malik, "Representing and recognizing the visual
 appearance of materials using three-dimensional textons", 2001). Here neighbourhoods are the 5 × 5 grey values around a
-pixel, less their mean, and the textons the centres of their clusters (k-means). Koppel, Paternain, Richard and Ribeiro,
+pixel minus their mean, and textons are the centres of clusters (k-means). Koppel, Paternain, Richard and Ribeiro,
 "Decentralized online learning with kernels", 2018, §V, do not say which 13 of the 112 pictures they used; these are the
 13 of the mosaics in the USC-SIPI texture database.
 """
@@ -34,7 +34,7 @@ TEXTURES = {
     "brick": 94,
     "plastic bubbles": 112,
 }
-"""The pictures' numbers in Brodatz's album (1966)."""
+"""{name: number in Brodatz's album (1966)} of the pictures."""
 
 WINDOW = 5  # pixels across a neighbourhood
 PATCH = 24  # pixels across a patch
@@ -87,10 +87,10 @@ def cut_patches(
 ) -> Patches:
     """Draw patches of pictures, one class each, and describe them by their texton histograms.
 
-    Training patches, and the neighbourhoods that define the textons, come from the left part of each picture, a
-    ``train_share`` of its width; test patches come from the right part. Patches of one part may overlap, those of
-    different parts have no pixel in common, neighbourhoods included. Class sizes differ by at most one. Raises BadInput
-    for an argument outside its range, or pictures too small for a patch in each part.
+    Training patches, and the neighbourhoods that define the textons, come from the left part of each picture, a share
+    ``train_share`` of its width; test patches come from the right part. Patches of one part may overlap; patches of
+    different parts, including their neighbourhoods, have no pixel in common. Class sizes differ by at most one. Raises
+    BadInput if an argument is outside its range, or a picture is too small for a patch in each part.
     """
     check.integer("train", train, low=1)
     check.fits("train", train, 8 * textons * train, "the histograms of that many patches")
@@ -117,7 +117,7 @@ def cut_patches(
 
 
 def neighborhoods(image: NDArray[np.uint8]) -> Array:
-    """Return each pixel's neighbourhood, in [−1, 1] and minus its mean: shape (height − 4, width − 4, 25)."""
+    """Return each pixel's neighbourhood, scaled to [−1, 1], minus its mean; shape (height − 4, width − 4, 25)."""
     windows = np.lib.stride_tricks.sliding_window_view(image / 255.0, (WINDOW, WINDOW))
     flat = windows.reshape(*windows.shape[:2], -1)
     result: Array = flat - flat.mean(axis=2, keepdims=True)
@@ -126,21 +126,21 @@ def neighborhoods(image: NDArray[np.uint8]) -> Array:
 
 def nearest_texton(region: Array, centres: Array) -> NDArray[np.intp]:
     """Return the number of the texton nearest to each neighbourhood, shape (height, width)."""
-    # ‖v − c‖² = ‖v‖² − 2(vᵀc − ‖c‖²/2)
+    # The nearest centre c has the largest vᵀc − ‖c‖²/2, because ‖v − c‖² = ‖v‖² − 2(vᵀc − ‖c‖²/2).
     nearness = region @ centres.T - 0.5 * np.sum(np.square(centres), axis=1)
     result: NDArray[np.intp] = nearness.argmax(axis=2)
     return result
 
 
 def _histogram(textons: NDArray[np.intp], count: int, rng: np.random.Generator) -> Array:
-    """Return the square roots of the texton frequencies of a patch at random, shape (count,)."""
+    """Return the square roots of the texton frequencies of a random patch, shape (count,)."""
     row, column = (int(rng.integers(size - PATCH + 1)) for size in textons.shape)
     patch = textons[row : row + PATCH, column : column + PATCH]
     return np.sqrt(np.bincount(patch.ravel(), minlength=count) / patch.size)
 
 
 def _cluster(sample: Array, textons: int, seed: int) -> Array:
-    """Return the centres of clusters, shape (textons, 25)."""
+    """Return the centres of clusters of the neighbourhoods ``sample``, shape (textons, 25)."""
     from sklearn.cluster import MiniBatchKMeans
 
     if textons > len(sample):

@@ -1,1 +1,1 @@
-"""The papers' results beside netsim's: tables, and claims of figures and texts."""
+"""The papers' results compared with netsim's: printed tables, and claims of figures and texts."""

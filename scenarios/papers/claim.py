@@ -1,4 +1,4 @@
-"""A paper's claim and its verdict: a number by the prediction interval of further runs, a statement by bounds."""
+"""A paper's claim and its verdict: a number is judged by a prediction interval of further runs, a statement by bounds."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,10 +14,10 @@ from netsim.studies.results import confidence
 from netsim.util import check
 
 Measure = Callable[[Runs], "pd.Series[float]"]
-"""Takes a number for each seed from the runs of a work."""
+"""A function that returns a number for each seed from the runs of a work."""
 
 Reader = Callable[[Runs], "pd.DataFrame | pd.Series[float]"]
-"""Takes what a claim is judged by from the runs of a work: a row for each seed, a column for each cell."""
+"""A function that returns the values to judge from the runs of a work: a row for each seed, a column for each cell."""
 
 AGREES, DIFFERS, OPEN, NO_DATA, VOID = "agrees", "differs", "undecided", "no data", "void"
 
@@ -34,11 +34,11 @@ PREPARED = (
 """The note on chapters 3 and 4 of the dissertation."""
 
 LEARNED = 0.9
-"""A model has learned something if its error is at most this share of the best constant answer's."""
+"""A model counts as having learned if its error is at most this share of the best constant answer's error."""
 
 _SHARE = 0.95
 NEAR = 0.1
-"""A printed number is near ours if the median of our seeds is off by at most this share of it."""
+"""A printed number is near ours if the median over our seeds differs from it by at most this share."""
 
 _WIDEST = 0.5
 """An interval whose half is wider than this share of the published number decides nothing."""
@@ -46,7 +46,7 @@ _WIDEST = 0.5
 
 @dataclass(frozen=True)
 class Cell:
-    """A printed number, with half a unit of its last digit, or the bounds that make a statement true."""
+    """A printed number, with half a unit of its last digit, or the bounds within which a statement is true."""
 
     label: str
     published: float | None = None
@@ -62,7 +62,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Try:
-    """Another setting (a work) in which a claim is read, to find out why it does not hold.
+    """Another setting (a work) in which a claim is judged, to find out why it does not hold.
 
     ``read`` and ``of`` default to the claim's.
     """
@@ -75,7 +75,7 @@ class Try:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A paper's result, and how netsim's counterpart is read."""
+    """A paper's result, and how the corresponding result of netsim is read."""
 
     where: str
     what: str
@@ -83,26 +83,26 @@ class Claim:
     """The name of the work whose runs are judged."""
     read: Reader
     cells: tuple[Cell, ...]
-    """Several numbers, or one statement."""
+    """The claim's numbers, or its one statement."""
     criterion: str = ""
-    """Of a statement: what is measured, and why the bounds are what they are."""
+    """For a statement: what is measured, and the reason for the bounds."""
     tries: tuple[Try, ...] = ()
     open: str = ""
-    """What the paper leaves unsaid that may matter."""
+    """Details that the paper does not state, but that may matter."""
     of: tuple[str, ...] = ()
-    """The algorithms that it is about; by default all of the work."""
+    """The algorithms that the claim is about; by default all algorithms of the work."""
     learning: bool = True
-    """Whether it is void where none of these learns: not if it is about what learning does not change."""
+    """Whether the claim is void if none of these algorithms learns; False if the claim does not depend on learning."""
 
     @property
     def title(self) -> str:
-        """Its place in the paper, and its content."""
+        """The claim's place in the paper, and its content."""
         return f"{self.where}, {self.what}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Paper:
-    """A paper, its claims, the works that judge them, the parts not judged, and the settings."""
+    """A paper with its claims, the works that judge them, the parts that are not judged, and the settings."""
 
     name: str
     title: str
@@ -114,7 +114,7 @@ class Paper:
 
 @dataclass(frozen=True)
 class Found:
-    """The verdict on a cell, the values by seed, and a 95 % interval.
+    """The verdict on a cell, with the values by seed and a 95 % interval.
 
     For a number it is the prediction interval of a further run; for a statement, the interval of the mean.
     """
@@ -137,7 +137,7 @@ class Found:
 
     @property
     def near(self) -> bool:
-        """Whether the median over the seeds is within 10 % of the published number, rounding of the print aside."""
+        """Whether the median over the seeds is within 10 % of the published number, apart from its rounding."""
         theirs = self.cell.published
         return theirs is not None and abs(self.median - theirs) <= NEAR * abs(theirs) + self.cell.digit
 
@@ -171,7 +171,7 @@ class Judged:
 
     @property
     def verdict(self) -> str:
-        """The verdict in one word, or the number of agreeing cells if only some agree."""
+        """The verdict as text, or the number of agreeing cells if only some agree."""
         if not self.found:
             return NO_DATA
         if self.void:
@@ -182,7 +182,7 @@ class Judged:
 
     @property
     def causes(self) -> list[str]:
-        """The changes with which all cells agree; empty for a claim that agrees as it is."""
+        """The changes of settings with which all cells agree; empty if the claim agrees without a change."""
         return [label for label, each in self.tried.items() if each.verdict == AGREES]
 
     @property
@@ -198,16 +198,16 @@ class Judged:
 
     @property
     def near(self) -> int:
-        """The number of printed numbers within 10 % of the median."""
+        """The number of printed numbers that are within 10 % of our median."""
         return sum(one.near for one in self.found)
 
 
 def judge(cell: Cell, values: Sequence[float]) -> Found:
     """Judge a cell by the measured values, one for each seed.
 
-    A published number counts as a further run of the same setting: it agrees if it lies in the 95 % prediction interval
-    by Student's t, up to its rounding. A statement holds if the whole 95 % interval of the mean, by Student's t, lies
-    within its bounds, and fails if it lies wholly outside.
+    A published number counts as a further run of the same setting: it agrees if it lies, up to its rounding, in the
+    95 % prediction interval of Student's t. A statement holds if the whole 95 % interval of the mean (Student's t) lies
+    within its bounds, and fails if the whole interval lies outside.
     """
     from scipy import stats
 
@@ -233,7 +233,7 @@ def judge(cell: Cell, values: Sequence[float]) -> Found:
 
 
 def judged(claim: Claim, runs: Mapping[str, Runs]) -> Judged:
-    """Judge a claim by the works' runs, by name; raises BadInput if they lack a column or a table for it."""
+    """Judge a claim by the runs of works, keyed by name; raises BadInput if they lack a necessary column or table."""
     mine = runs[claim.work]
     if mine.missing:
         return Judged(claim, (), mine.missing)
@@ -262,7 +262,7 @@ def _judged(claim: Claim, runs: Runs) -> Judged:
 
 
 def why(each: Judged) -> str:
-    """Return why a claim does not hold, according to runs in other settings; "" if it holds.
+    """Return the reason why a claim does not hold, according to runs in other settings; "" if it holds.
 
     Only a change with which all cells agree is called a cause.
     """
@@ -291,7 +291,7 @@ def why(each: Judged) -> str:
 
 
 def attempt(each: Judged) -> str:
-    """Return a claim's verdict in one setting, in brief."""
+    """Return a short text with a claim's verdict in its present setting."""
     if each.found[0].cell.published is None:
         return f"{each.found[0].mean:.3g}, {'does not learn' if each.void else each.verdict}"
     if each.void:
@@ -300,7 +300,7 @@ def attempt(each: Judged) -> str:
 
 
 def typical(cells: Sequence[Found]) -> str:
-    """Return the median relative difference of numbers, as a percentage."""
+    """Return the median relative difference from the printed numbers, as a percentage."""
     offs = [abs(one.off) for one in cells if math.isfinite(one.off)]
     if not offs:
         return "–"
@@ -309,7 +309,7 @@ def typical(cells: Sequence[Found]) -> str:
 
 
 def printed(table: str, value: str, **where: object) -> pd.DataFrame:
-    """Return a published table's rows that meet conditions, by column, and have a value; raises BadInput for others."""
+    """Return the rows of a published table that meet the conditions and have a value; raises BadInput without any."""
     try:
         frame = published(table)
     except FileNotFoundError:

@@ -16,7 +16,7 @@ from netsim.scenarios.tasks.settings import TABLES, published_row
 _ALL = ("CTA", "DKLA", "COKE")
 
 _SETS = ("tomshardware", "energy", "airquality", "twitter_large")
-"""Data sets whose printed tables are repeated; of the last one only some of the rows are at hand."""
+"""Data sets whose printed tables are repeated; of the last one, only some of the rows are available."""
 
 _UNSTATED = "what the text does not state is set so that ours come close to the tables"
 _DIFFERS = {"twitter_large": "printed for 98,704 rows, ours are the 13,813 of the smaller set"}
@@ -32,17 +32,17 @@ _CHANGES: Mapping[str, Mapping[str, Any]] = {
     _COSINE: {"form": "cosine"},
     _RHO: {"rho": 0.005, "algorithms": "DKLA,COKE"},
 }
-"""Settings that differ from those of the tables, in one thing or in all, by what differs."""
+"""{difference: setting} for settings that differ from the tables' in one or all respects."""
 
 _DATA = {data: {"data": "twitter" if data == "twitter_large" else data} for data in _SETS}
 
 
 def _of_set(data: str, change: str) -> dict[str, float]:
-    """Return a change, for those that depend on the data set."""
+    """Return the values of a change that depends on the data set."""
     if change == _GRADIENT:
-        # The factor is 1 or 2, by data set.
+        # The factor of the gradient is 1 or 2, depending on the data set; use the other one.
         return {"gradient": 3.0 - published_row("settings", data, TABLES)["gradient"]}
-    # The text's settings of the smaller set have another censor.
+    # For this data set, the text has another censor than the tables.
     return {"threshold": 0.5, "decay": 0.98} if (data, change) == ("twitter_large", _AS_TEXT) else {}
 
 
@@ -62,7 +62,7 @@ WORKS = (
         for data in _SETS
         for change, settings in _CHANGES.items()
     ),
-    # The text's threshold for the figures of this set; the tables use the larger one.
+    # This threshold is the text's for the figures of this data set; the tables use the larger data set.
     Work("coke-twitter", "coke", {"data": "twitter", "rounds": 2000, "threshold": 1.0, "decay": 0.97}, _UNSTATED),
 )
 
@@ -109,7 +109,7 @@ def _table_of_costs(data: str, algorithm: str) -> Claim:
     levels = {f"MSE {level:g}": float(level) for level in rows["train_mse"]}
     ends = printed("coke_by_round", "train_mse", dataset=data, algorithm="DKLA")
     end = float(ends.sort_values("round")["train_mse"].iloc[-1])
-    # DKLA and CTA transmit by whole rounds of ten.
+    # DKLA and CTA send ten messages per round, so their numbers are multiples of ten.
     digit = 0.5 if algorithm == "COKE" else 5.0
     return Claim(
         where=_COSTS[data],
@@ -124,7 +124,7 @@ def _table_of_costs(data: str, algorithm: str) -> Claim:
 
 
 def _end(runs: Runs) -> "pd.Series[float]":
-    """Return, by seed, DKLA's final training MSE; for runs without DKLA, that of the same seeds with it."""
+    """Return, by seed, DKLA's final training MSE; for runs without DKLA, from runs of the same seeds with DKLA."""
     if "DKLA" in set(runs.rounds["algorithm"]):
         return at_end(runs, "DKLA", "train_mse")
     data = next(data for data in _SETS if runs.work.name.startswith(_work(data)))
@@ -134,11 +134,11 @@ def _end(runs: Runs) -> "pd.Series[float]":
 # --- what figures and text say ----------------------------------------------------------------------------------------
 
 _LADDER = (2, 5, 10, 20, 50, 100)
-"""Rounds of DKLA; what it has reached then is what COKE must reach, too."""
+"""Rounds of DKLA. COKE's cost is counted until it reaches the error that DKLA had in these rounds."""
 
 
 def _saving(rounds: tuple[int, ...] = _LADDER) -> Measure:
-    """Measure the mean share of DKLA's transmissions that COKE saves to get where DKLA was in some rounds."""
+    """Measure the mean share of DKLA's transmissions that COKE saves until it reaches DKLA's errors in some rounds."""
 
     def measure(runs: Runs) -> "pd.Series[float]":
         both = pd.concat([rows_of(runs, name, "train_mse", "transmissions") for name in ("DKLA", "COKE")])
@@ -152,7 +152,7 @@ def _saving(rounds: tuple[int, ...] = _LADDER) -> Measure:
 
 
 def _early_saving(work: str) -> tuple[Try, ...]:
-    """Return the same, counted up to the errors that DKLA reached earlier."""
+    """Return other readings of the saving, counted up to errors that DKLA reached earlier."""
     early = _saving((10, 20, 50))
     tries = (Try("counted to what DKLA has in rounds 10, 20 and 50", work, early),)
     if work != "coke-synthetic":
@@ -162,7 +162,7 @@ def _early_saving(work: str) -> tuple[Try, ...]:
 
 
 def _slower(runs: Runs) -> "pd.Series[float]":
-    """Return, by seed, the training MSE in round 200 of COKE or DKLA, the larger, over CTA's."""
+    """Return, by seed, the larger training MSE of COKE and DKLA in round 200, divided by CTA's."""
     both = [ratio("train_mse", name, "CTA", at=200)(runs) for name in ("COKE", "DKLA")]
     return pd.concat(both, axis=1).max(axis=1)
 

@@ -1,4 +1,4 @@
-"""P. Xu's dissertation, chapter 5: deep kernel learning. Tables 5.3 to 5.6, and the text's claims on figure 5.3."""
+"""P. Xu's dissertation, chapter 5, deep kernel learning: tables 5.3 to 5.6, and the text's claims about figure 5.3."""
 
 import pandas as pd
 
@@ -10,7 +10,7 @@ _SQUARED = {"rows": 1000, "tune": False, "criterion": "squared"}
 
 
 def _work(name: str, data: str, differs: str = "", /, **settings: object) -> Work:
-    """Return a work: one draw of each map, without a ceiling."""
+    """Return a work with one draw of each map, and without the upper bound of the accuracy."""
     return Work.of("deep", name, differs, data=data, **settings, repeats=1, ceiling_rows=0)
 
 
@@ -47,7 +47,7 @@ _TRIES = {
 
 
 def _comparison(runs: Runs, metric: str) -> pd.DataFrame:
-    """Return the metric by seed, for each method and structure: "RF-KL 100"."""
+    """Return the metric by seed (row), for each method and structure (column), such as "RF-KL 100"."""
     table = runs.table("comparison")
     runs.columns(table, "method", "widths", metric)
     table["cell"] = table["method"] + " " + table["widths"].astype(str)
@@ -74,7 +74,7 @@ def _table(data: str, method: str) -> Claim:
 
 
 def _gain(runs: Runs, metric: str, ours: str, theirs: str) -> "pd.Series[float]":
-    """Return, by seed, a method's error over another's."""
+    """Return, by seed, a method's error divided by another's."""
     table = runs.columns(_comparison(runs, metric), ours, theirs)
     errors = table if metric == "test_mse" else 1.0 - table
     return errors[ours] / errors[theirs]

@@ -1,4 +1,4 @@
-"""P. Xu's dissertation, chapter 4: dynamic kernel learning. Figures 4.1 and 4.2, and the summary's claims."""
+"""P. Xu's dissertation, chapter 4, dynamic kernel learning: figures 4.1 and 4.2, and the claims of the summary."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The figures of the papers' study: all printed numbers at a glance, and COKE's curves beside the printed points."""
+"""The figures of the papers' study: all printed numbers in one figure, and COKE's curves with the printed points."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ _VERDICTS = {
     OPEN: ("C1", "undecided: our seeds lie too far apart"),
     VOID: ("0.6", "void: ours does not learn"),
 }
-"""The colour of a verdict on a number, and what the legend calls it."""
+"""{verdict on a number: (colour, text in the legend)}."""
 
 _COLOURS = {"CTA": "C2", "DKLA": "C0", "COKE": "C3"}
 _SHOWN = (
@@ -54,7 +54,7 @@ def draw(study: Study, papers: Mapping[Paper, Sequence[Judged]], runs: Mapping[s
 
 
 def _tables(papers: Mapping[Paper, Sequence[Judged]]) -> dict[str, list[tuple[Found, str]]]:
-    """Return each printed number that has a ratio, with its verdict, by paper, table and data set."""
+    """Return the printed numbers that have a ratio, with their verdicts, keyed by paper, table and data set."""
     found: dict[str, list[tuple[Found, str]]] = {}
     for paper, claims in papers.items():
         for each in claims:

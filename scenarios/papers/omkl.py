@@ -27,7 +27,7 @@ _OPEN = "how the inputs are scaled, and which of the three data sets figure 1 sh
 
 
 def _ends(runs: Runs, column: str, eta: float | None, *methods: str) -> "list[pd.Series[float]]":
-    """Return methods' final values with a step, by default the smallest, by seed."""
+    """Return, for each method, the final values of a column by seed, with one step, by default the smallest."""
     table = runs.table("ends")
     runs.columns(table, "eta", "method", column)
     step = table["eta"].min() if eta is None else eta
@@ -37,30 +37,30 @@ def _ends(runs: Runs, column: str, eta: float | None, *methods: str) -> "list[pd
 
 
 def _apart(runs: Runs, eta: float, method: str, against: str, column: str = "running_loss") -> "pd.Series[float]":
-    """Return, by seed, how much more a method's loss is than another's, relative to that."""
+    """Return, by seed, the relative excess of a method's loss over another's."""
     mine, other = _ends(runs, column, eta, method, against)
     return mine / other - 1.0
 
 
 def _difference(runs: Runs, eta: float, method: str, against: str) -> "pd.Series[float]":
-    """Return, by seed, by how much a method's running loss differs from another's."""
+    """Return, by seed, the difference of a method's running loss from another's."""
     mine, other = _ends(runs, "running_loss", eta, method, against)
     return (mine - other).abs()
 
 
 def _messages(runs: Runs) -> "pd.Series[float]":
-    """Return, by seed, gossip's link messages on a path over those of OMKL on the complete graph."""
+    """Return, by seed, the link messages of gossip on a path divided by those of OMKL on the complete graph."""
     path, complete = _ends(runs, "link_messages", None, "gossip path 3-bit", "OMKL complete 3-bit")
     return path / complete
 
 
 def _named(eta: float, *methods: str) -> tuple[str, ...]:
-    """Return the names of methods in rounds.csv with a step."""
+    """Return the names that methods with a step have in rounds.csv."""
     return tuple(f"{method}, eta {eta:g}" for method in methods)
 
 
 def _compared(method: str, against: str, work: str) -> partial[Claim]:
-    """Return the claim's arguments for two methods with the paper's step, and the other settings to try."""
+    """Return a claim's arguments that compare two methods with the paper's step, and name other settings to try."""
 
     def read(eta: float, column: str = "running_loss") -> Reader:
         return lambda runs: _apart(runs, eta, method, against, column)

@@ -1,4 +1,4 @@
-"""P. Xu's dissertation, chapter 3: online kernel learning. Statements of figures 3.1 to 3.6, and table 3.1."""
+"""P. Xu's dissertation, chapter 3, online kernel learning: statements of figures 3.1 to 3.6, and table 3.1."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -17,10 +17,10 @@ _SETS: Mapping[str, Mapping[str, Any]] = {
     "energy": {"data": "energy", "rounds": 3720},
     "airquality": {"data": "airquality", "rounds": 1464},
 }
-"""Data sets that are at hand."""
+"""The data sets that are available."""
 
 _TUNED = {"tomshardware": 1700, "twitter": 1200, "energy": 3300, "airquality": 1300}
-"""Rounds that are left where a tenth of the rows is for tuning."""
+"""{data set: number of rounds that remain if a tenth of the rows is used for tuning}."""
 
 _ODKLA = {"algorithms": "ODKLA,QC-ODKLA"}
 _CHANGES: Mapping[str, Mapping[str, Any]] = {
@@ -32,7 +32,7 @@ _work = partial(Work.of, "online")
 
 
 def _regret_work(name: str, rounds: int, steps: float) -> Work:
-    """Return a work on the synthetic stream with ρ = η = ``steps``; RFF-DOKL learns even where these are too small."""
+    """Return a work on the synthetic stream with ρ = η = ``steps``; RFF-DOKL learns even if these are too small."""
     both = {"rho": round(steps, 4), "eta": round(steps, 4), "algorithms": "RFF-DOKL,ODKLA,QC-ODKLA"}
     return _work(f"regret-{name}", data="synthetic", rounds=rounds, **both)
 
@@ -67,7 +67,7 @@ _OPEN = "step sizes, the quantizer's range, the graph, and what 'comparable' is"
 
 
 def _early(runs: Runs, rounds: int | None = None) -> "pd.Series[float]":
-    """Return, by seed, QC-ODKLA's transmissions over ODKLA's in the first rounds, by default a tenth."""
+    """Return, by seed, QC-ODKLA's transmissions divided by ODKLA's in the first rounds, by default the first tenth."""
     last = rows_of(runs, "ODKLA", "transmissions")["round"].max() // 10 if rounds is None else rounds
     return ratio("transmissions", "QC-ODKLA", "ODKLA", at=last)(runs)
 
@@ -86,7 +86,7 @@ def _claims(data: str) -> tuple[Claim, ...]:
             Try("equation 3.21 as printed, [-0.2, 0.2)", f"{work}-unsaturated"),
         )
     finer = (Try("5 bits an element", f"{work}-bits-5"),) if data == "airquality" else ()
-    # On Energy the threshold is 2 * 0.9^t, 0.01 after 50 rounds; a tenth of the rounds is 372.
+    # For Energy, a tenth of the rounds is 372, but the threshold 2 * 0.9^t is already 0.01 after 50 rounds.
     early = (20, 50) if data == "energy" else ()
     first = tuple(Try(f"the first {rounds} rounds", work, partial(_early, rounds=rounds)) for rounds in early)
     of_set = partial(Claim, work=work)
@@ -130,7 +130,7 @@ def _claims(data: str) -> tuple[Claim, ...]:
 
 
 def _seconds(data: str) -> tuple[Claim, ...]:
-    """Return the claims on running times, relative to ODKLA's, because ratios depend less on the machine."""
+    """Return the claims about running times relative to ODKLA's, because ratios depend less on the machine."""
     rows = printed("online_running_time", "seconds", dataset=data).set_index("algorithm")["seconds"]
     base = float(rows["ODKLA"])
     cells = tuple(Cell(f"{name} / ODKLA", float(rows[name]) / base) for name in ("RFF-DOKL", "DOKL", "QC-ODKLA"))
@@ -174,24 +174,27 @@ def _a_round(runs: Runs, algorithm: str, share: float = 1.0) -> "pd.Series[float
     """Return, by seed, the static regret per round at the end, or last measured within a share of the rounds."""
     rows = rows_of(runs, algorithm, "static_regret").dropna(subset=["static_regret"])
     rows = rows[~(rows["round"] > share * rows["round"].max())].groupby("seed").last()
-    # A run that diverged has an infinite regret, and no round.
+    # A run that diverged has an infinite regret, and an empty round number.
     found: pd.Series[float] = rows["static_regret"] / rows["round"].fillna(1)
     return found
 
 
 def _over_shorter(algorithm: str) -> Reader:
-    """Read the static regret per round relative to runs of 500 rounds, whose steps are also proportional to √T."""
+    """Read the static regret per round, divided by that of runs of 500 rounds, whose steps also grow as √T."""
     return lambda runs: _a_round(runs, algorithm) / _a_round(runs.beside("online-regret-500"), algorithm)
 
 
 def _over_quarter(runs: Runs) -> "pd.Series[float]":
-    """Return, by seed, the static regret a round over that of the first quarter; the larger of ODKLA and QC-ODKLA."""
+    """Return, by seed, the static regret per round divided by that after a quarter of the rounds.
+
+    The result is the larger one of ODKLA and QC-ODKLA.
+    """
     both = [_a_round(runs, name) / _a_round(runs, name, 0.25) for name in ("ODKLA", "QC-ODKLA")]
     return pd.concat(both, axis=1).max(axis=1)
 
 
 def _regret() -> tuple[Claim, ...]:
-    """Return the claims on static regret: theorem 9, with corrected steps and with printed ones."""
+    """Return the claims about static regret: theorem 9, with corrected steps and with printed steps."""
     of_theorem = partial(
         Claim,
         where="theorem 9",

@@ -1,4 +1,4 @@
-"""Koppel, Paternain, Richard and Ribeiro 2018: the greedy projected penalty method. Figures 2 to 4, the text."""
+"""Koppel, Paternain, Richard and Ribeiro 2018, the greedy projected penalty method: figures 2 to 4, and the text."""
 
 from functools import partial
 
@@ -53,18 +53,18 @@ def _order(runs: Runs, samples: int | None = None) -> "pd.Series[float]":
 
 
 def _order_over(alone: str) -> Measure:
-    """Measure the mean model order relative to a single agent's, from the runs of a work."""
+    """Measure the mean model order, divided by that of a single agent in the runs of the work ``alone``."""
     return lambda runs: _order(runs) / _order(runs.beside(alone))
 
 
 def _below(runs: Runs, reference: str) -> "pd.Series[float]":
-    """Return, by seed, by how many points the agents' mean accuracy is below a reference's."""
+    """Return, by seed, the percentage points by which the agents' mean accuracy is below a reference's."""
     table = runs.columns(runs.table("draws").set_index("seed"), "accuracy", reference)
     return 100.0 * (table[reference] - table["accuracy"])
 
 
 def _held(runs: Runs) -> "pd.Series[float]":
-    """Return, by seed, the disagreement with the largest constant penalty relative to that without one."""
+    """Return, by seed, the disagreement with the largest constant penalty, divided by that without a penalty."""
     table = runs.table("penalties")
     runs.columns(table, "c", "disagreement")
     apart = table.sort_values("c").groupby("seed")["disagreement"]
@@ -72,7 +72,7 @@ def _held(runs: Runs) -> "pd.Series[float]":
 
 
 def _of(data: str) -> partial[Claim]:
-    """Return the arguments of a data set's claim, with the coarser setting, if there is one."""
+    """Return the arguments of a claim about a data set, with the coarser setting to try, if there is one."""
     tries = (Try("sigma 0.6, eta 3, parsimony 0.04", f"polk-{data}-coarse"),) if data != "brodatz" else ()
     return partial(Claim, work=f"polk-{data}", tries=tries)
 

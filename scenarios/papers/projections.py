@@ -1,4 +1,4 @@
-"""Predd, Kulkarni and Poor: kernel regression by successive orthogonal projections; the theorems' claims."""
+"""Predd, Kulkarni and Poor, kernel regression by successive orthogonal projections: the claims of the theorems."""
 
 import pandas as pd
 
@@ -16,7 +16,10 @@ WORKS = (
 
 
 def _growth(runs: Runs) -> "pd.Series[float]":
-    """Return, by seed, the largest step away from the limit in any order, over the distance in the first round."""
+    """Return, by seed, the largest increase of the distance to the limit, divided by the distance in round 1.
+
+    The maximum is over all rounds and orders of turns.
+    """
     largest = []
     for order in _ORDERS:
         by_seed = rows_of(runs, order, "limit_distance").groupby("seed")["limit_distance"]

@@ -1,4 +1,4 @@
-"""Read claims from runs: columns by round, at the end, or relative to another algorithm; costs to reach levels."""
+"""Read values from runs: columns by round, at the end, or relative to another algorithm; costs to reach levels."""
 
 from collections.abc import Mapping
 
@@ -39,9 +39,9 @@ def by_round(algorithm: str, column: str) -> Reader:
 
 
 def cost(algorithm: str, column: str, levels: Mapping[str, float], *, scale: Measure | None = None) -> Reader:
-    """Read the transmissions until a column first reaches levels, given by label; NaN if it never does.
+    """Read the transmissions until a column first reaches given levels, {label: level}; NaN if it never does.
 
-    The levels are multiplied by ``scale`` for each seed.
+    If ``scale`` is given, its value for a seed multiplies the levels.
     """
 
     def read(runs: Runs) -> pd.DataFrame:
@@ -58,7 +58,7 @@ def cost(algorithm: str, column: str, levels: Mapping[str, float], *, scale: Mea
 
 
 def ratio(column: str, above: str, below: str, *, at: int | None = None) -> Measure:
-    """Measure an algorithm's column at its end, or in a round, relative to another's."""
+    """Measure an algorithm's column at the end, or in round ``at``, divided by another algorithm's."""
 
     def value(runs: Runs, algorithm: str) -> "pd.Series[float]":
         if at is None:
@@ -70,7 +70,7 @@ def ratio(column: str, above: str, below: str, *, at: int | None = None) -> Meas
 
 
 def spread(column: str, *algorithms: str) -> Measure:
-    """Measure the largest of some algorithms' columns at the end over the smallest."""
+    """Measure the ratio of the largest to the smallest final value of a column among some algorithms."""
 
     def measure(runs: Runs) -> "pd.Series[float]":
         ends = pd.DataFrame({name: at_end(runs, name, column) for name in algorithms})
@@ -80,5 +80,5 @@ def spread(column: str, *algorithms: str) -> Measure:
 
 
 def over_centralised(algorithm: str, column: str) -> Measure:
-    """Measure an algorithm's final column relative to the centralised reference."""
+    """Measure the final value of an algorithm's column, divided by the centralised reference's."""
     return lambda runs: at_end(runs, algorithm, column) / runs.centralised(column)

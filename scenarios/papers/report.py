@@ -59,7 +59,7 @@ def write(
     lines = [
         _TITLE,
         "",
-        *shown[:1],  # first of all, how ours compare at a glance
+        *shown[:1],  # begin with the figure that compares all numbers
         _INTRODUCTION.format(seeds=seeds, command=_command(papers, every)),
         "## In short",
         "",
@@ -83,7 +83,7 @@ def _command(papers: Mapping[Paper, Sequence[Judged]], every: Collection[str]) -
 
 
 def overview(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]]:
-    """Return a row for each paper: its number of claims, and those with each outcome."""
+    """Return a row for each paper: its number of claims, and the number with each outcome."""
     rows: list[dict[str, object]] = []
     for paper, claims in papers.items():
         outcomes = [each.outcome for each in claims]
@@ -98,7 +98,7 @@ def overview(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]
 
 
 def answer(study: Study, papers: Mapping[Paper, Sequence[Judged]], seeds: int) -> None:
-    """Answer how many claims and printed numbers agree; nothing without measured values."""
+    """Set the study's answer: how many claims and printed numbers agree. Without measured values, set none."""
     claims = [each for several in papers.values() for each in several if each.found]
     printed = [each for each in claims if _is_printed(each)]
     study.ask("Can what the papers report be repeated?")
@@ -115,12 +115,12 @@ def answer(study: Study, papers: Mapping[Paper, Sequence[Judged]], seeds: int) -
 
 
 def _is_printed(each: Judged) -> bool:
-    """Return whether a claim consists of printed numbers, and some were measured."""
+    """Return whether a claim consists of printed numbers, of which some were measured."""
     return bool(each.found) and each.found[0].cell.published is not None
 
 
 def near(claims: Sequence[Judged]) -> Iterator[str]:
-    """Yield for each work how many printed numbers lie within 10 % of the median of ours: "coke-energy 41 of 68"."""
+    """Yield, for each work, the number of printed numbers within 10 % of our median: "coke-energy 41 of 68"."""
     found: dict[str, list[Judged]] = {}
     for each in filter(_is_printed, claims):
         found.setdefault(each.claim.work, []).append(each)
@@ -207,7 +207,7 @@ def _printed(number: float) -> str:
 def _short(number: float, digits: int = 3) -> str:
     """Return a number to some digits, without an exponent for a longer integer part, up to 10¹⁵."""
     if abs(number) >= 1e15 and math.isfinite(number):
-        # A diverged number would fill the table.
+        # The number of a diverged run would have hundreds of digits.
         return f"{number:.{digits}g}"
     if number == 0 or not math.isfinite(number):
         return f"{number:g}"
@@ -228,7 +228,7 @@ def _marked(verdict: str) -> str:
 
 
 def _appendix(paper: Paper, claims: Sequence[Judged], runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield the results of other settings, the paper's gaps, and the command of each run."""
+    """Yield the results of other settings, the details that the paper omits, and the command of each run."""
     yield from (f"### {paper.name}: other settings", "")
     if tried := [each for each in claims if each.tried]:
         rows = []
@@ -255,7 +255,7 @@ def _line(cells: Sequence[object]) -> str:
 
 
 def table(papers: Mapping[Paper, Sequence[Judged]]) -> list[dict[str, object]]:
-    """Return a row for each cell of each claim: theirs, ours, the interval, the verdict."""
+    """Return a row for each cell of each claim: the printed value, ours, the interval, and the verdict."""
     rows: list[dict[str, object]] = []
     for paper, claims in papers.items():
         for each in claims:

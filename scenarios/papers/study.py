@@ -1,4 +1,4 @@
-"""`netsim run papers`: the papers' results, repeated over seeds, beside the published ones, in one report."""
+"""`netsim run papers`: a report that compares the papers' results, repeated over seeds, with the published ones."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The sweeps read by the papers' study: a study at some settings over several seeds, each in a separate folder."""
+"""The sweeps that the papers' study reads: studies with some settings over several seeds, each in its own folder."""
 
 import json
 import math
@@ -22,15 +22,15 @@ from netsim.studies.terminal import Reporter
 from netsim.util import check
 
 _DRAWN = ("synthetic", "drift", "switch", "rotate", "mixtures", "field", "digits")
-"""Data sets that are drawn, or come with a library: they are always there."""
+"""Data sets that are always available, because they are drawn at random or come with a library."""
 
 _ARRAYS = {"brodatz": "brodatz_center256"}
-"""Data sets that a study finds under another name."""
+"""{data set: the name of its file}, if they differ."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """A study at some settings, with its folder's name and its known differences from the paper."""
+    """A study with some settings, the name of its folder, and its known differences from the paper."""
 
     name: str
     study: str
@@ -39,7 +39,7 @@ class Work:
 
     @classmethod
     def of(cls, study: str, name: str, differs: str = "", /, **settings: object) -> "Work":
-        """Return a work whose name begins with that of its study."""
+        """Return a work whose name begins with the name of its study."""
         return cls(f"{study}-{name}", study, settings, differs)
 
     @property
@@ -49,7 +49,7 @@ class Work:
         return " ".join([f"netsim run {self.study}", *flags])
 
     def check_data(self) -> None:
-        """Raise BadInput, with instructions, if its data are missing."""
+        """Raise BadInput, with instructions, if the work's data are missing."""
         data = self.settings.get("data")
         if data in _ARRAYS:
             find(_ARRAYS[data])
@@ -58,20 +58,20 @@ class Work:
 
 
 class Runs:
-    """The finished runs of a work, from its sweep's folder; or the reason of their absence or failures."""
+    """The finished runs of a work, from its sweep's folder; or the reason why there are none, or why some failed."""
 
     def __init__(self, work: Work, folder: Path, missing: str = "", failed: Mapping[str, str] | None = None) -> None:
         self.work, self.folder, self.missing, self.failed = work, folder, missing, dict(failed or {})
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """Every round of every run, with its seed."""
+        """The rounds of all runs, with a column for the seed."""
         frame = load(self.folder, rounds=True)
         names = [str(name) for name in frame.columns]
         return with_worst(frame, names[names.index("algorithm") + 1 :])
 
     def table(self, name: str) -> pd.DataFrame:
-        """Return a study's own table of every run, with its seed; raises BadInput if a run lacks it."""
+        """Return one of the study's tables for all runs, with a column for the seed; raises BadInput if a run lacks it."""
         parts = []
         for _, given, place in read_points(self.folder):
             try:
@@ -98,11 +98,11 @@ class Runs:
         return pd.Series(found)
 
     def over_constant(self, algorithms: Collection[str] = ()) -> float:
-        """Return the final error of the best of some algorithms relative to the best constant's.
+        """Return the final error of the best of some algorithms, by default all, divided by that of the best constant.
 
-        It is the mean over the seeds, over all algorithms by default; NaN if the study does not record the constant's
-        error. For an accuracy the error is the share of wrong answers. If a study only has the mean over all rounds so
-        far ("running"), the final error is that of the last fifth of the rounds.
+        It is the mean over the seeds; NaN if the study does not record the constant's error. For an accuracy the error
+        is the share of wrong answers. If a study has only the mean over all rounds so far ("running"), the final error
+        is that of the last fifth of the rounds.
         """
         known = [str(name) for name in self.rounds["algorithm"].unique()]
         chosen = [check.one_of("algorithm", name, known) for name in algorithms] or known
@@ -127,7 +127,7 @@ class Runs:
             yield given, json.loads((place / "summary.json").read_text(encoding="utf-8"))
 
     def columns(self, frame: pd.DataFrame, *names: str) -> pd.DataFrame:
-        """Return columns of one of its tables; raises BadInput that names a missing one."""
+        """Return columns of a table; raises BadInput, which names the column, if one is missing."""
         for name in names:
             if name not in frame:
                 raise BadInput(f"{self.folder}: must have results with a column {name!r}")
@@ -135,7 +135,7 @@ class Runs:
 
 
 def _end(rows: pd.DataFrame, column: str) -> float:
-    """Return a column's last value; of a running mean, that of the last fifth of the rounds."""
+    """Return a column's last value; for a running mean, the mean over the last fifth of the rounds."""
     measured = rows.dropna(subset=[column])
     last = measured.iloc[-1]
     if not column.startswith("running"):
@@ -153,9 +153,9 @@ def do(
 ) -> dict[str, Runs]:
     """Run the missing parts of some works; return their runs by name.
 
-    Failed runs are tried again, and with ``redo`` those whose code or data have changed. A work with missing data, or
-    without a successful run, has no runs but the reason. Raises BadInput if a folder has other content, or runs of
-    other code or data.
+    Failed runs are tried again, and with ``redo`` also runs whose code or data have changed. For a work with missing
+    data, or without a successful run, the result has the reason in place of runs. Raises BadInput if a folder has other
+    content, or runs of other code or data.
     """
     found = {}
     for number, work in enumerate(works, 1):

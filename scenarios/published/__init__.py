@@ -1,4 +1,4 @@
-"""Published figures for comparison. Each file names its source in its first line."""
+"""Published numbers for comparison. The first line of each file names its source."""
 
 from functools import cache
 from importlib.resources import files

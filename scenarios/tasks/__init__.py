@@ -1,7 +1,7 @@
 """Shared parts of studies: learning tasks, settings, links, and measures.
 
-For a method of your own: `batch` or `online` gives a task (the agents' data on a graph), ``task.cost(node)`` an agent's
-cost, ``task.measure`` a probe of the agents' models.
+To try your own method, get a task from `batch` or `online`: the agents' data on a graph. ``task.cost(node)`` is an
+agent's cost, and ``task.measure`` a probe of the agents' models.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -23,13 +23,13 @@ def batch(data: str = "synthetic", *, ideal: bool = False, seed: int = 0, **sett
     data : str
         "synthetic" (the COKE paper's), or the name or path of a table.
     ideal : bool
-        Whether the links lose and delay nothing, so that what neighbours know need not be measured.
+        Whether the links lose and delay no frame, so that the neighbours' copies need not be measured.
     seed : int
         Seed of data, graph and feature map.
     **setting
         Fields of `netsim.scenarios.tasks.settings.Setting` (agents, edges, features, map, sigma, regularizer) and of
-        `netsim.scenarios.tasks.settings.Rows` (rows, target, drop, partition); what is left open is as
-        published.
+        `netsim.scenarios.tasks.settings.Rows` (rows, target, drop, partition); by default, their published
+        values.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def online(
     rounds : int
         Number of rounds; by default as many as the data have samples for each agent.
     data, ideal, seed, **setting
-        As of `batch`; the feature map has a sine and a cosine for each frequency.
+        As for `batch`; the feature map has a sine and a cosine for each frequency.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def online(
 
 
 def _split(given: dict[str, Any], *groups: type) -> list[dict[str, Any]]:
-    """Return each group's part of the parameters; raises BadInput for an unknown one."""
+    """Return the parameters that belong to each group; raises BadInput for an unknown parameter."""
     fields = [set(group.__dataclass_fields__) for group in groups]  # type: ignore[attr-defined]
     for name in given:
         check.one_of("parameter", name, sorted(set().union(*fields)))

@@ -1,4 +1,4 @@
-"""Shared parts of studies' answers: the seeds they hold for, and the algorithm with the least final error."""
+"""Shared parts of studies' answers: the seeds for which they hold, and the algorithm with the least final error."""
 
 from typing import Any
 
@@ -11,20 +11,20 @@ from netsim.studies.seeds import over_text
 
 
 def of_one_run(study: Study) -> str:
-    """Return as text that there was one run, with its seeds, and so no interval over seeds."""
+    """Return a text that there was only one run, with these seeds, and so no interval over seeds."""
     seeds = (f"{over_text(name)} {value}" for name, value in study.seeds.items())
     return f"One run{' each' * (len(study.runs) > 1)} ({', '.join(seeds)}), so no interval over seeds."
 
 
 def answer(study: Study, text: str, condition: str, /, **fields: Any) -> None:
-    """Answer as `Study.answer` does; nothing if a number is not finite, because a run diverged or lacks it."""
+    """Answer as `Study.answer` does, unless a number is not finite, because a run diverged or lacks it."""
     numbers = [each for value in fields.values() for each in np.atleast_1d(value) if not isinstance(each, str)]
     if np.isfinite(numbers).all():
         study.answer(text, condition, **fields)
 
 
 def answer_least(study: Study, error: str) -> None:
-    """Answer which algorithm ended with the least error, and its cost; nothing if none ended with a number."""
+    """Answer which algorithm ended with the least error, and its cost; give no answer if all errors are NaN."""
     last = study.rounds.groupby("algorithm", sort=False).tail(1).set_index("algorithm")
     last = last[np.isfinite(last[error])].sort_values(error, kind="stable")
     study.ask(f"Which algorithm ends with the least {label(error)}, and what does it send for it?")

@@ -6,7 +6,7 @@ from netsim import Method, agents
 from netsim.coders import Uniform
 
 CODED_BITS = 4
-"""Bits an element of the differences that coded baselines send, unless a study says otherwise."""
+"""The bits per element with which coded baselines send differences, unless a study sets another number."""
 
 _CODER = Uniform(CODED_BITS)
 
@@ -30,10 +30,10 @@ BASELINES: Mapping[str, Method] = {
 }
 """The methods by name.
 
-Steps are for the squared error of features of size about 1, whose curvature is about 2, and Metropolis weights of any
-graph. PG-EXTRA is missing because the costs of studies are smooth, where it is EXTRA. SCAFFOLD-states is SCAFFOLD whose
-clients send their state again.
+The steps suit the squared error of features of size about 1, whose curvature is about 2, and Metropolis weights of any
+graph. PG-EXTRA is missing, because for the smooth costs of studies it equals EXTRA. In SCAFFOLD-states clients send
+their whole states.
 """
 
 CODED = tuple(name for name, method in BASELINES.items() if "coder" in method.given)
-"""Those that send coded differences."""
+"""The names of the methods that send coded differences."""

@@ -68,13 +68,13 @@ class BatchTask(Task):
     samples : sequence of AgentData
         Each agent's training and test samples.
     phi : FeatureMap
-        The map that all share.
+        The feature map, which is the same for all agents.
     graph : networkx.Graph
         The network's graph, with one node for each agent.
     regularizer : float
-        The centre's λ; each agent's is λ/N.
+        The λ of the centralised problem; each agent's share is λ/N.
     ideal : bool
-        Whether the links lose and delay nothing, so that all copies of a state are the same.
+        Whether the links lose and delay no frame, so that all copies of a state are equal.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ def notes_on(study: Study, task: BatchTask | OwnTask, kinds: Mapping[str, type[A
 
 
 def draw_samples(data: str, setting: Setting, rows: Rows, seed: int, study: Study) -> list[AgentData]:
-    """Return each agent's training and test samples, of a table or of "synthetic"; parts left out are noted.
+    """Return each agent's training and test samples of a table or of "synthetic"; a note names omitted parts.
 
     Raises
     ------

@@ -29,11 +29,11 @@ class Criterion:
     Parameters
     ----------
     criterion : str
-        Loss of classes: "logistic" (default), "hinge" or "squared". Numbers have squares.
+        Loss for classes: "logistic" (default), "hinge" or "squared". For numeric targets it is the squared error.
     one_vs_rest : bool
-        One class against the rest, each with a loss of its own (logistic, squared hinge); squares always.
+        Whether each class has its own loss against the rest (logistic, squared hinge); always so for squares.
     temperature : float
-        Smooths the hinge of several classes, by at most temperature x log(classes).
+        Smooths the hinge of several classes, which changes it by at most temperature x log(classes).
     regularizer : float
         The centre's regulariser lambda.
     """
@@ -44,7 +44,7 @@ class Criterion:
     regularizer: float = 1e-4
 
     def resolved(self, data: str, classes: int) -> Self:
-        """Return the criterion with the usual loss for that many classes, 0 for a regression, if left open.
+        """Return the criterion; if its loss is open, set it to the usual loss for ``classes`` (0: regression).
 
         Raises
         ------
@@ -80,14 +80,14 @@ def loss_of(name: str, classes: int, *, one_vs_rest: bool, temperature: float) -
 
 
 def ridge_regularizer(loss: MulticlassLoss, regularizer: float) -> float:
-    """Return the λ of ridge regression on ±1 that smooths as much as ``loss`` with ``regularizer``.
+    """Return the λ with which ridge regression on ±1 smooths as much as ``loss`` with ``regularizer``.
 
-    A loss weighs less against λ where its curvature is below that of squares, which is 2. Curvatures are compared at
-    scores of zero, in the mean over classes. For the logistic loss of C classes λ grows by 2C²/(C − 1).
+    The smaller the curvature of a loss, the more it is smoothed by λ; the curvature of squares is 2. Curvatures are
+    compared at scores of zero, as means over classes. For the logistic loss of C classes λ grows by 2C²/(C − 1).
     """
     count = loss.classes
     if isinstance(loss, MulticlassHinge):
-        # It is curved only at margins of zero, about as much as the squared loss.
+        # The smoothed hinge is curved only near margins of zero, about as much as the squared loss.
         return regularizer
     zeros, labels = np.zeros((count, count)), np.arange(count)
     bends = [loss.curvature(zeros, labels, np.tile(each, (count, 1))) @ each for each in np.eye(count)]
@@ -100,15 +100,15 @@ def signs(target: Array, classes: int) -> Array:
 
 
 def largest_share(labels: Array | NDArray[np.int64]) -> float:
-    """Return the share of the largest class: the accuracy of always predicting it."""
+    """Return the share of the largest class, which is the accuracy of always predicting this class."""
     return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
 
 
 class ClassTask(Task):
     """The agents' costs for C classes, and the measures of their models, matrices of shape (D, C).
 
-    Each agent has its own samples, whose targets are class numbers, and λ/N of the centre's λ. ``cost`` takes an
-    agent's name to its cost R_i, with its value, gradient and proximal step; ``problems`` are these costs.
+    Each agent has its own samples, whose targets are class numbers, and the share λ/N of the regulariser. ``cost``
+    returns, for an agent's name, its cost R_i, with value, gradient and proximal step; ``problems`` are these costs.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ClassTask(Task):
         self.regularizer = check.finite("regularizer", regularizer, above=0.0)
         self._train = _together(phi, [part.train_inputs for part in parts], [part.train_target for part in parts])
         self._test = _together(phi, [part.test_inputs for part in parts], [part.test_target for part in parts])
-        # Each agent's features are a view of one common array.
+        # The features of each agent are a view of one array.
         ends = np.cumsum([len(part.train_target) for part in parts])
         share = regularizer / len(parts)
         self.problems = [
@@ -164,7 +164,7 @@ class ClassTask(Task):
 
 
 MEASURES = ("train_loss", "train_accuracy", "test_accuracy", "test_balanced_accuracy")
-"""What `ClassTask.measures` returns."""
+"""The names of the columns that `ClassTask.measures` returns."""
 
 
 class RegressionTask:
@@ -188,7 +188,7 @@ def _together(phi: FeatureMap, inputs: Sequence[Array], targets: Sequence[Array]
 
 
 def _scores(features: Array, models: Array) -> Array:
-    """Return each model's scores of each sample, shape (T·N, C), with the models of a sample side by side."""
+    """Return the scores of each sample by each model, shape (T·N, C); the rows of one sample are adjacent."""
     count, size, classes = models.shape
     side_by_side = models.transpose(1, 0, 2).reshape(size, count * classes)
     return (features @ side_by_side).reshape(-1, classes)

@@ -1,4 +1,4 @@
-"""Notes on runs that went wrong: only the true cause, where it is known."""
+"""Notes on runs that went wrong, which name a cause only if it is certain."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ _ON_RADIO = {
     "half_duplex": "Half duplex: their receivers were sending at the time.",
     "asleep": "Asleep: their receivers' radios were off as they began.",
 }
-"""What the causes mean that exist only on a `netsim.Radio`."""
+"""{cause that exists only on a `netsim.Radio`: its explanation}."""
 
 
 def missed(run: Run) -> str:
@@ -47,7 +47,7 @@ def on_radio(run: Run) -> str:
 
 
 def missed_notes(runs: Mapping[str, Run]) -> list[str]:
-    """Return a note on each algorithm's missing frames, then once the causes on the air."""
+    """Return a note on each algorithm's missing frames, and one note on the causes on the air."""
     found = {name: missed(run) for name, run in runs.items()}
     meanings = [meaning for cause, meaning in _ON_RADIO.items() if any(_exits(run).get(cause) for run in runs.values())]
     return [*(f"{name}: {frames}." for name, frames in found.items() if frames), *meanings]
@@ -59,17 +59,18 @@ def _exits(run: Run) -> dict[str, int]:
 
 
 def _listed(links: Sequence[Ends]) -> str:
-    """Return some links by name, and the number of others: "3 → 7, 5 → 2 and 4 links more"."""
+    """Return links as text, with the number of those left out: "3 → 7, 5 → 2 and 4 links more"."""
     named = ", ".join(f"{sender} → {receiver}" for sender, receiver in links[:_NAMED])
     more = len(links) - _NAMED
     return f"{named} and {more:,} link{'s' * (more > 1)} more" if more > 0 else named
 
 
 def dead_links(run: Run) -> tuple[str, list[Ends]]:
-    """Return a note on links with long near-silence, and those dead at the end; "" if there are none.
+    """Return a note on links that delivered almost nothing for long, and the links that were dead at the end.
 
-    Silence alone is no evidence: a link counts once 20 successive frames sent over it, or all since some round, did not
-    arrive, for any reason. Frames held back by a censor, a budget or a full queue were not sent.
+    The note is "" if there are none. Silence alone is no evidence: a link counts once 20 successive frames that were
+    sent over it, or all frames since some round, did not arrive, for any reason. Frames that a censor, a budget or a
+    full queue held back were not sent.
     """
     ledger, rounds = run.ledger, int(run.rounds["round"].iloc[-1]) if run.rows else 0
     ends = _ends(run)
@@ -103,7 +104,7 @@ def _ends(run: Run) -> list[Ends]:
 
 
 def unheard(name: str, run: Run) -> str | None:
-    """Return a method's number of missed frames, the dead links, and their effect on its duals; None if none."""
+    """Return a note on a method's missed frames, the dead links, and their effect on the duals; None if none."""
     frames = missed(run)
     if not frames:
         return None
@@ -111,7 +112,7 @@ def unheard(name: str, run: Run) -> str | None:
     losses, causes = f"{name} missed frames: {frames}." + (f" {links}." if links else ""), on_radio(run)
     what, residual = _unbalanced(run)
     if not residual > _ROUNDING:
-        # The sender knows of a refused broadcast, which changes no dual.
+        # A sender knows that its broadcast was refused, so the refusal changes no dual variable.
         return f"{losses}{causes}"
     if not _makes_good(run):
         return f"{losses} {what} no longer sum to zero, by {residual:.3g}, so its optimum has moved.{causes}"
@@ -125,7 +126,7 @@ def unheard(name: str, run: Run) -> str | None:
 
 
 def _unbalanced(run: Run) -> tuple[str, float]:
-    """Return the quantity of a method that should sum to zero over the agents, and its final sum."""
+    """Return the name of a method's quantity that should sum to zero over the agents, and its final sum."""
     rounds = run.rounds
     for column, what in (("dual_residual", "Its duals"), ("tracking_residual", "Its trackers less its gradients")):
         if column in rounds:
@@ -134,7 +135,7 @@ def _unbalanced(run: Run) -> tuple[str, float]:
 
 
 def _on_edge_duals(run: Run, links: Sequence[Ends]) -> str:
-    """Return the effect of dead links on edge duals: none, while links alive both ways connect all agents."""
+    """Return the effect of dead links on edge duals: none, if links that work in both directions connect all agents."""
     if not links:
         return " for now: what is heard next makes good what was lost"
     dead = set(links)
@@ -150,7 +151,7 @@ def _on_edge_duals(run: Run, links: Sequence[Ends]) -> str:
 
 
 def _makes_good(run: Run) -> bool:
-    """Return whether later frames correct a run's duals: by a remedy, or by retransmission."""
+    """Return whether later frames correct a run's duals, because of a remedy or of retransmissions."""
     remedy = any(
         not isinstance(getattr(agent, "duals", Accumulated()), Accumulated)
         or getattr(agent, "running_sums", False)
@@ -163,7 +164,7 @@ def _makes_good(run: Run) -> bool:
 def diverged(name: str, run: Run, column: str, steps: str = "") -> str | None:
     """Return a note that a method diverged (`netsim.studies.outcome.Ending`), with possible causes; else None.
 
-    A single run cannot distinguish the effect of lost frames from that of a too large step, so both are named.
+    A single run cannot distinguish the effect of lost frames from that of too large a step, so the note names both.
     ``steps`` is the flag of the method's step; "" if it has none.
     """
     errors = run.rounds[column]

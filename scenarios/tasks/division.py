@@ -1,4 +1,4 @@
-"""The division of samples: a table, a figure and a note if it is not even and random."""
+"""The division of samples among agents: a table, a figure and a note, if the division is not even and random."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from netsim.studies.figures import Figure, drawing, legend_below
 from netsim.util.typing import Array
 
 _NAMED = 20
-"""Labels up to which a legend names each; a scale shows more."""
+"""The largest number of labels that a legend names; more labels are shown by a colour scale."""
 
 
 def tell_division(study: Study, parts: Sequence[AgentData], divided: Divided, classes: Sequence[str] = ()) -> None:
@@ -28,7 +28,7 @@ def tell_division(study: Study, parts: Sequence[AgentData], divided: Divided, cl
     divided : Divided
         How they were divided.
     classes : sequence of str
-        Names of the classes; empty for targets that are numbers, which are shown in ten bins of as many samples each.
+        Names of the classes; empty for numeric targets, which are shown in ten bins with equal numbers of samples.
     """
     if divided.divided().kind == IID:
         return
@@ -40,16 +40,16 @@ def tell_division(study: Study, parts: Sequence[AgentData], divided: Divided, cl
 def tell_streams(
     study: Study, targets: Sequence[Array], drawn: int, divided: Divided, classes: Sequence[str] = ()
 ) -> None:
-    """Add the same for agents with streams of their own samples, and note which see samples repeatedly.
+    """Add the same for agents with streams of their own samples, and a note on the agents that reuse samples.
 
     Parameters
     ----------
     targets : sequence of array
-        Those of each agent's samples; numbers of classes if there are classes.
+        The targets of each agent's samples; class numbers if there are classes.
     drawn : int
-        How many samples each agent draws in all.
+        The number of samples that each agent draws in total.
     divided, classes
-        As of `tell_division`.
+        As for `tell_division`.
     """
     if divided.divided().kind == IID:
         return
@@ -71,7 +71,7 @@ def _tell(
     more: Mapping[str, Sequence[float]],
     caption: str,
 ) -> None:
-    """Add table, note and figure; ``more`` are columns beside the number of samples."""
+    """Add the table, the note and the figure; ``more`` are further columns of the table."""
     counts = counted(targets, classes)
     kind = "class" if classes else "target"
     table = counts.rename(columns=lambda name: f"{kind} {name}").rename_axis("agent").reset_index()
@@ -94,7 +94,7 @@ def _tell(
 
 
 def counted(targets: Sequence[Array], classes: Sequence[str] = ()) -> pd.DataFrame:
-    """Return how many samples each agent has, a row, of each class or bin of the target, a column."""
+    """Return each agent's (row) number of samples in each class or bin of the target (column)."""
     together = np.concatenate(targets)
     labels = labels_of(together, len(classes))
     names = list(classes)

@@ -21,7 +21,7 @@ from netsim.util.typing import Array
 AnySetting = TypeVar("AnySetting", bound=Setting)
 
 TIMES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
-"""The grid of bandwidths, in medians."""
+"""The grid of bandwidths, as multiples of the median distance."""
 
 _MOST_ROWS, _FOLDS = 2000, 5
 
@@ -31,9 +31,9 @@ def feature_map(
 ) -> tuple[FeatureMap, AnySetting]:
     """Return the map of a study's setting, and the setting with the chosen bandwidth.
 
-    The first layer's bandwidth is that of `choose_sigma`, a second layer's the median distance between the first
-    layer's features. Inputs have shape (n, d), targets (n,). Raises BadInput for an unknown map, a setting left open,
-    or too few samples to choose a bandwidth from.
+    The bandwidth of the first layer comes from `choose_sigma`; that of a second layer is the median distance between
+    the first layer's features. Inputs have shape (n, d), targets (n,). Raises BadInput for an unknown map, for a
+    setting that is open, or for too few samples to choose a bandwidth.
     """
     kind = check.one_of("map", setting.map, MAPS)
     width = check.integer("features", setting.features, low=1)
@@ -62,7 +62,7 @@ def choose_sigma(
     regularizer: float = 1e-6,
     seed: int,
 ) -> float:
-    """Return the bandwidth given, the median distance between inputs, or the best of a grid of its multiples.
+    """Return the given bandwidth, the median distance between inputs, or the best multiple of it on a grid.
 
     The grid is evaluated by cross-validated ridge regression with λ = ``regularizer`` on at most 2000 samples, with
     maps from ``built`` (default: 200 random frequencies); the study shows its table. Targets are numbers, shape (n,),
@@ -96,5 +96,5 @@ def _usual(width: int, seed: int, sigma: float) -> FeatureMap:
 
 
 def _some(inputs: Array, seed: int) -> NDArray[np.int64]:
-    """Return the rows of a sample of at most 2000."""
+    """Return the indices of at most 2000 rows, drawn at random."""
     return np.random.default_rng(seed).permutation(len(inputs))[:_MOST_ROWS]

@@ -80,7 +80,7 @@ def agents_of(method: Method, task: Any, rounds: int) -> dict[Any, Any]:
 def played(
     study: Study, name: str, method: Method, task: Any, network: Network, probes: Sequence[Any], length: int, **how: Any
 ) -> Run:
-    """Print a method's parameters, and run its new agents in a study for ``length`` rounds; return the run.
+    """Print a method's parameters, and run new agents of it in a study for ``length`` rounds; return the run.
 
     ``how`` is passed on to `Study.run`. Raises BadInput if no agent took part in any round.
     """
@@ -95,7 +95,7 @@ def over_star(method: Method) -> bool:
 
 
 def names_of(methods: Mapping[str, Method], places: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return short names of paths into an experiment's methods, such as censor.v, for parts that were given.
+    """Return the short names of an experiment's paths into methods that have them, such as censor.v.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ REMEDIES: Mapping[str, Duals] = {
 
 
 def with_remedy(methods: Mapping[str, Method], remedy: str) -> tuple[dict[str, Method], list[str]]:
-    """Return the methods, with the remedy where supported, and notes on those without it.
+    """Return the methods, with the remedy if they support it, and notes on those that do not.
 
     ADMM methods get its duals. Running sums also apply to methods with a parameter ``running_sums``.
 
@@ -192,7 +192,7 @@ def wanted(
 ) -> tuple[dict[str, Method], list[str]]:
     """Return the compared methods by name, with their remedy, and notes on it.
 
-    These are the named methods, those in ``always``, and the user's.
+    These are the methods that ``compared`` names, those in ``always``, and the user's methods.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Probes of models: workers of a run send their readings in place of the agents."""
+"""Probes of models, for which the workers of a run send readings in place of agents."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,15 +16,15 @@ from netsim.util.typing import Array
 __all__ = ["AgentProbe", "ModelProbe", "Readings", "TaskProbe", "models_of", "residuals"]
 
 Readings = dict[str, Sequence[Any]]
-"""What is read of agents, by name: a value for each agent, in their order."""
+"""{name: a value for each agent, in their order}: the values that a probe reads from agents."""
 
 
 class AgentProbe:
-    """Base of probes measured in parts by workers: `read` reads agents one by one, `measure` computes the columns.
+    """Base class of probes that workers measure in parts: `read` reads agents, and `measure` computes the columns.
 
-    ``may_skip`` is whether the probe may skip rounds, because its rows are independent of earlier ones.
+    ``may_skip`` tells whether the probe may skip rounds, because its rows are independent of earlier ones.
 
-    `measure` gets the readings of all agents in order, so that sums equal those of one process to the last digit.
+    `measure` gets the readings of all agents in their order, so that sums equal those of one process to the last digit.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class ModelProbe(AgentProbe):
 
 
 class TaskProbe(AgentProbe):
-    """A probe of streams, whose task has `read` and ``columns_of``, because they need more than the models."""
+    """A probe of streams. Their task has `read` and ``columns_of``, because the columns need more than the models."""
 
     __name__ = "measure"
 
@@ -116,22 +116,22 @@ class TaskProbe(AgentProbe):
 
 
 def models_of(agents: Mapping[Any, Any], ideal: bool) -> Readings:
-    """Return the agents' models, duals, last sent states, and the errors of the copies of these.
+    """Return the agents' models, duals and last sent states, and the errors of the neighbours' copies of these states.
 
     Parameters
     ----------
     agents : mapping
         Agents by name.
     ideal : bool
-        Whether all copies are the same anyway: then there are neither ``own`` states nor ``copies``.
+        Whether all copies are equal because the links are ideal; then ``own`` and ``copies`` are omitted.
 
     Returns
     -------
     dict
-        ``name``; ``theta``; ``dual``, None but for methods with duals; ``tracking``, the tracker less the gradient,
-        None but for gradient tracking; ``weight``, None but for push-sum methods; ``own``, None for an agent that sends
-        no state; and ``copies``, a list for each agent: of its copy of a state of ``agents`` the distance from it, of
-        one of another agent its name and the copy.
+        ``name``; ``theta``; ``dual``, None for methods without duals; ``tracking``, the tracker minus the gradient,
+        None for methods without gradient tracking; ``weight``, None except for push-sum methods; ``own``, the state, or
+        None for an agent that sends no state; and ``copies``, a list for each agent: for its copy of a state of one of
+        ``agents`` the distance from this state, and for its copy of another agent's state the name and the copy.
     """
     parts = [agent.imbalance() if isinstance(agent, SharingAgent | Push) else {} for agent in agents.values()]
     duals, tracking = ([part.get(f"{name}_residual") for part in parts] for name in ("dual", "tracking"))
@@ -146,15 +146,15 @@ def models_of(agents: Mapping[Any, Any], ideal: bool) -> Readings:
 
 
 def _has_copies(agent: Any) -> bool:
-    """Return whether an agent has copies of others' states, unlike methods with edge variables or drawn clients."""
+    """Return whether an agent has copies of others' states; methods with edge variables or drawn clients have none."""
     return isinstance(sharing := vars(agent).get("sharing"), Sharing) and not isinstance(sharing, EdgeSharing)
 
 
 def _apart(copies: Copies, sent: Mapping[Any, Array]) -> list[Any]:
-    """Return the distance of each copy from its state or, if the state is in another worker, the name and the copy."""
+    """Return the distance of each copy from the state or, if the state is in another worker, (name, copy)."""
     names = [name for name, _ in copies.items()]
     if not names or not sent.keys() >= set(names):
-        # Copied, because it may change before it is sent.
+        # Copy the array, because it may change before it is sent.
         return [
             float(np.linalg.norm(copy - sent[name])) if name in sent else (name, copy.copy())
             for name, copy in copies.items()
@@ -169,8 +169,8 @@ def _apart(copies: Copies, sent: Mapping[Any, Array]) -> list[Any]:
 def residuals(models: Readings) -> dict[str, float]:
     """Return the columns that reveal lost frames, for methods that have them.
 
-    consensus_error; dual_residual, of methods with duals, and tracking_residual, of gradient tracking: the largest
-    element of sums that should be zero; least_weight, of push-sum; copy_error, if states were sent.
+    The columns are consensus_error; dual_residual for methods with duals, and tracking_residual for gradient tracking,
+    the largest element of sums that should be zero; least_weight for push-sum; and copy_error, if states were sent.
     """
     columns = {"consensus_error": consensus_error(np.array(models["theta"]))}
     for name in ("dual", "tracking"):

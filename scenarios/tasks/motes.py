@@ -14,7 +14,7 @@ from netsim.radio.energy import STATES
 from netsim.util import check
 
 VOLTS = 3.0
-"""Of the supply: the presets' default."""
+"""The voltage of the supply (V), the presets' default."""
 
 _SECONDS = tuple(f"{state}_s" for state in STATES)
 
@@ -28,7 +28,7 @@ def cc2420(power_dbm: int = 0, *, acks: bool = True, **settings: Any) -> tuple[L
 
 
 def numbered(measured: LinkedGraph) -> LinkedGraph:
-    """Return the network with nodes 0, 1, … in its own order; each keeps its name as ``mote``, and its position."""
+    """Return the network with nodes 0, 1, … in the same order; each keeps its name as ``mote``, and its position."""
     number = {node: place for place, node in enumerate(measured.graph)}
     graph = nx.relabel_nodes(measured.graph, number)
     nx.set_node_attributes(graph, {place: node for node, place in number.items()}, "mote")
@@ -60,9 +60,9 @@ def spent(run: Run, energy: Energy, rate: float) -> pd.DataFrame:
     Parameters
     ----------
     run : Run
-        On a medium where a broadcast is one transmission.
+        A run on a medium on which a broadcast is one transmission.
     energy : Energy
-        Of every mote; batteries are assumed to last.
+        The energy model of every mote; batteries are assumed to last.
     rate : float
         Bits per second on the air.
 
@@ -86,7 +86,7 @@ def spent(run: Run, energy: Energy, rate: float) -> pd.DataFrame:
 
 
 def _scheduled(run: Run, rate: float) -> pd.DataFrame:
-    """Return seconds in each state, if all frames of one kind from one sender have equal length."""
+    """Return the seconds in each state, assuming that all frames of one kind from one sender have equal length."""
     names = list(run.agents)
     sent = run.ledger.senders_table()
     sent = sent.assign(size=sent["wire_bits"] / np.maximum(sent["transmissions"], 1))
@@ -101,7 +101,10 @@ def _scheduled(run: Run, rate: float) -> pd.DataFrame:
 
 
 def by_round(run: Run, spent_by: pd.DataFrame) -> "pd.Series[float]":
-    """Return a run's mean energy per mote by round (J): frames in proportion to wire bits, the rest to time."""
+    """Return a run's mean energy per mote (J) by round.
+
+    The energy of frames is divided in proportion to wire bits, the other energy in proportion to time.
+    """
     rows = run.rounds
     frames = float((spent_by["transmit_j"] + spent_by["receive_j"]).mean())
     idle = float((spent_by["listen_j"] + spent_by["sleep_j"]).mean())

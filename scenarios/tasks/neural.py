@@ -30,7 +30,7 @@ MODELS = ("softmax", "mlp", "cnn")
 TRAIN_SHARE = 0.8
 
 _ELEMENTS = 2**20
-"""Values of a layer, of all models, that are in memory at once where models are measured."""
+"""The largest number of values of a layer, for all models together, that a measurement holds in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,19 +114,19 @@ class NeuralTask(Task):
     network : Layered
         The network.
     graph : networkx.Graph
-        With a node 0, 1, … for each agent.
+        The network's graph, with a node 0, 1, … for each agent.
     how : NetworkModel
-        How gradients are taken.
+        How gradients are computed.
     seed : int
-        Seed of the start, of the minibatches and of the samples that models are measured on.
+        Seed of the initial parameters, of the minibatches, and of the samples on which models are measured.
     evaluated : int
-        Models are measured on at most this many test samples and this many training samples, drawn from all agents'.
+        Models are measured on at most this many test samples and training samples, drawn from those of all agents.
     every : int
         Models are measured in every ``every``-th round, and in the first and the last.
     rounds : int
         Number of the last round.
     ideal : bool
-        Whether the links lose and delay nothing, so that all copies of a state are the same.
+        Whether the links lose and delay no frame, so that all copies of a state are equal.
 
     Attributes
     ----------
@@ -135,13 +135,13 @@ class NeuralTask(Task):
     parts, network, ideal
         As given.
     costs : list of ModelCost
-        The agents' costs; ``cost`` takes an agent's name to a fresh copy of its one.
+        The agents' costs; ``cost`` returns, for an agent's name, a new copy of the agent's cost.
     constant : dict
-        The test error of the constant that is right most often.
+        The test error of always predicting the most frequent class.
     told : Study or None
-        Notes, tables, figures and the settings that were found when the task was made.
+        Notes, tables, figures and settings from the creation of the task.
     error, columns
-        The column of the error that reports are about, and those of all measures.
+        The column of the error that reports compare, and the columns of all measures.
     """
 
     told: Study | None = None
@@ -186,7 +186,7 @@ class NeuralTask(Task):
     def measure(self) -> ModelProbe:
         """A new probe for one run: it computes the errors of the agents' models ``theta``, and their disagreement.
 
-        In rounds in which models are not measured the errors are NaN.
+        The errors are NaN in rounds in which models are not measured.
         """
         return _NeuralProbe(self)
 
@@ -227,7 +227,7 @@ class NeuralTask(Task):
                 scores = scores - scores.max(axis=-1, keepdims=True)
                 own = scores[..., hot[part]]
                 losses += (np.log(np.exp(scores).sum(axis=-1)) - own).sum(axis=-1)
-                # If a network grew without bound, its scores are NaN, and no prediction is right.
+                # If a network grew without bound, its scores are NaN, and no prediction counts as right.
                 right = (scores.argmax(axis=-1) == labels[part]) & (own == 0.0)
                 wrong += (~right).sum(axis=-1)
         return losses / len(samples), wrong / len(samples)
@@ -248,7 +248,7 @@ class _NeuralProbe(ModelProbe):
         self._task, self._number = task, 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for workers, which only read the models."""
+        """Return the state to pickle for workers, which only read the models."""
         return vars(self) | {"_task": None, "_measure": None}
 
     def _columns(self, models: Readings) -> dict[str, float]:
@@ -260,7 +260,7 @@ class _NeuralProbe(ModelProbe):
 
 
 def _some(pairs: Sequence[tuple[Array, Array]], most: int, seed: int, which: str) -> tuple[Array, Array]:
-    """Return at most ``most`` samples of all agents, drawn at random, in order."""
+    """Return at most ``most`` samples of all agents, drawn at random, in their original order."""
     ends = np.cumsum([len(labels) for _, labels in pairs])
     count = int(ends[-1])
     drawn = draws.generator(seed, which, "evaluated").permutation(count)[:most] if count > most else np.arange(count)
@@ -310,7 +310,7 @@ class NeuralLearning(Problem):
     evaluated: int = 2000
 
     def whole(self) -> "NeuralLearning":
-        """Return the problem with the values of all parameters that were left open."""
+        """Return the problem with values for all parameters that were left open."""
         data = _usual() if self.data is None else self.data
         samples, model, size = self.samples.resolved(data), self.model.resolved(), self.size.resolved()
         return dataclasses.replace(self, data=data, samples=samples, model=model, size=size)

@@ -1,4 +1,4 @@
-"""Online learning: streams of samples, step sizes, methods, the task, and the half of a study that several share."""
+"""Online learning: streams of samples, step sizes, methods, the task, and code that several studies share."""
 
 import dataclasses
 import functools
@@ -38,14 +38,14 @@ from netsim.util import check
 from netsim.util.typing import Array
 
 Source = Callable[[], Sequence[Samples]]
-"""Returns every agent's samples at their start, always the same."""
+"""A function that returns new iterators of every agent's samples, always the same samples."""
 Tracking = Callable[[Array, int], float]
-"""Returns how far models, shape (N, D), are from the truth in round t."""
+"""A function of the models, shape (N, D), and the round t that returns their distance from the truth."""
 
 TRIAL = 500
-"""Rounds of a run that tunes, at most."""
+"""The largest number of rounds of a run for tuning."""
 
-_TIMED = 200  # the most rounds whose steps are timed
+_TIMED = 200  # the largest number of rounds whose steps are timed
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class OnlineSteps(Published):
     """
 
     COLUMNS: ClassVar[Mapping[str, str]] = {"threshold": "threshold_v", "decay": "threshold_mu"}
-    # The dissertation does not print its values.
+    # The dissertation does not print the values of these parameters.
     USUAL: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "rho": {"other": 1.0},
         "eta": {"other": 8.0},
@@ -176,7 +176,7 @@ class OnlineSteps(Published):
     decay: float | None = None
 
     def given(self, censor: Censor) -> dict[str, Any]:
-        """Return the values that a user's method may take: the step sizes, and the censor."""
+        """Return the values that a user's method may use: the step sizes, and the censor."""
         return {name: getattr(self, name) for name in ("rho", "eta", "step")} | {"censor": censor}
 
     def of(self, method: Method) -> Method:
@@ -216,7 +216,10 @@ class Quantizer:
 
 
 def methods(censor: Censor, coder: Coder) -> dict[str, Method]:
-    """Return the methods by name: plain ones send float32, as the dissertation counts; Q codes, C or Co censors."""
+    """Return the methods by name.
+
+    Methods without a coder send float32, as the dissertation counts; Q in a name means coded, and C or Co censored.
+    """
     plain = Float(32)
     return {
         "RFF-DOKL": Method(RFFDOKL, coder=plain),
@@ -249,7 +252,7 @@ def names_of(methods: Mapping[str, Method]) -> dict[str, list[str]]:
 
 
 def _grid(method: Method) -> list[Method]:
-    """Return a method with every combination of step sizes to try; its other parameters stay."""
+    """Return the variants of a method with every combination of step sizes to try."""
     known = {
         "rho": (0.03, 0.1, 0.3, 1.0, 3.0),
         "eta": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
@@ -268,7 +271,7 @@ def _grid(method: Method) -> list[Method]:
 
 
 class OnlineTask(Task):
-    """One pass over every agent's stream: their costs, and the measures of their models.
+    """One pass over the streams of all agents: the agents' costs, and the measures of their models.
 
     Parameters
     ----------
@@ -281,25 +284,25 @@ class OnlineTask(Task):
     graph : networkx.Graph
         With a node 0, 1, … for each agent.
     rounds : int
-        For how many rounds every agent has a sample.
+        The number of rounds for which every agent has a sample.
     ideal : bool
-        Whether the links lose and delay nothing.
+        Whether the links lose and delay no frame.
     tracking : callable, optional
-        Returns from the models, shape (N, D), and the round how far they are from the truth, if that is known.
+        A function of the models, shape (N, D), and the round, that returns the models' distance from a known truth.
 
     Attributes
     ----------
     graph, rounds, size
         As given.
     cost : callable
-        Takes an agent's name to its cost: `draw` takes the next sample and predicts it, `gradient` and `argmin` are of
-        it.
+        Returns the cost of an agent, given its name: `draw` takes the next sample and predicts it, and `gradient` and
+        `argmin` refer to this sample.
     costs : list of OnlineCost
-        These costs, which count the errors.
+        The agents' costs, which count the errors.
     streams : Streams or None
-        What the task reads, for others that read the same from the start.
+        The streams that the task reads, from which other tasks can read the same samples.
     error
-        The column of the error that reports are about.
+        The column of the error that reports compare.
     """
 
     error: ClassVar[str] = "running_mse"
@@ -323,13 +326,13 @@ class OnlineTask(Task):
         super().__init__(self.costs.__getitem__, graph)
         self._static, self._dynamic = StaticRegret(size, share), DynamicRegret(size, share)
         self._ideal, self._tracking = ideal, tracking
-        # The best model in hindsight costs a factorisation, so it is computed only in some rounds.
+        # The best model in hindsight takes a matrix factorisation, so it is computed only in some rounds.
         self._checked = {*np.unique(np.geomspace(1, rounds, 40).round().astype(int)).tolist(), rounds}
         self._lost = np.zeros(len(self.costs))
         self._targets = np.zeros(3)  # their number, their sum, and the sum of their squares
 
     def fresh(self) -> "OnlineTask":
-        """Return the task for another run, with the streams at their start."""
+        """Return a copy of the task for another run, with new streams."""
         return self if self.streams is None else self.streams.task()
 
     @property
@@ -344,7 +347,7 @@ class OnlineTask(Task):
     def costs_of(self, agents: Mapping[Any, Any]) -> list[OnlineCost]:
         """Return the agents' costs, which count their errors; an agent without ``cost`` has the one it was given."""
         found = {name: getattr(agent, "cost", None) for name, agent in agents.items()}
-        # Agents merged from several processes have separate costs, because a probe reads only `agents`.
+        # Read the costs from the agents: agents that were merged from several processes have other cost objects.
         return [cost if isinstance(cost, OnlineCost) else self.costs[name] for name, cost in found.items()]
 
     @property
@@ -357,7 +360,8 @@ class OnlineTask(Task):
     def measure(self) -> AgentProbe:
         """A probe of a round's columns: running MSE, regret, consensus error and residuals.
 
-        The agents have a ``theta`` and a ``cost``, and call its `draw` once a round; raises BadInput if one does not.
+        The agents must have a ``theta`` and a ``cost``, and call the cost's `draw` once a round; otherwise the probe
+        raises BadInput.
         """
         return TaskProbe(self)
 
@@ -399,7 +403,7 @@ class OnlineTask(Task):
 
 @dataclass
 class Streams:
-    """Streams of which each task reads its own copy for at most ``rounds`` rounds; ``trial``: others for tuning."""
+    """Streams, of which each task reads a new copy for at most ``rounds`` rounds; ``trial`` has streams for tuning."""
 
     graph: "nx.Graph[int]"
     ideal: bool
@@ -413,14 +417,14 @@ class Streams:
     trial: "Streams | None" = None
 
     def task(self) -> OnlineTask:
-        """Return the task with the streams at their start."""
+        """Return a task with new streams."""
         given = self.source(), self.size, self.regularizer, self.graph
         task = OnlineTask(*given, rounds=self.rounds, ideal=self.ideal, tracking=self.tracking)
         task.streams = self
         return task
 
     def with_trial(self, source: Source, most: int) -> OnlineTask:
-        """Return the task, with other streams of at most this many rounds for tuning."""
+        """Return a task that also has other streams, of at most ``most`` rounds, for tuning."""
         rounds = min(TRIAL, most)
         self.trial = dataclasses.replace(self, source=source, rounds=rounds, tracking=None, trial=None)
         return self.task()
@@ -500,12 +504,12 @@ def study_of_streams(make: Callable[..., Experiment]) -> Callable[..., None]:
 
 
 def _prepared(study: Study, made: Experiment) -> Experiment:
-    """Return the experiment with the steps of least error on samples that the run leaves out, if requested.
+    """Return the experiment; if tuning is requested, with the steps of least error on samples that the run omits.
 
     Raises
     ------
     BadInput
-        If a cost of a file lacks what a method asks for.
+        If a cost of a file lacks a member that a method needs.
     """
     cell = next(iter(made.cells()))
     if isinstance(cell.problem, StreamFile):
@@ -516,7 +520,7 @@ def _prepared(study: Study, made: Experiment) -> Experiment:
         raise BadInput("tune = True: must go without --set and --settings, whose step sizes it would replace")
     rows, best = [], dict(made.methods)
     for name, method in made.methods.items():
-        # QC-DDKL with other bits has the steps of QC-DDKL.
+        # A variant of QC-DDKL with another number of bits gets the steps of QC-DDKL.
         if (plain := name.rpartition(" ")[0]) and name.endswith("-bit"):
             steps = {each: value for each, value in method.given.items() if each in ("rho", "eta")}
             steps |= {each: best[plain].given[each] for each in steps if plain in best}
@@ -562,7 +566,7 @@ def _trial_error(cell: Cell, method: Method) -> float:
 def step_seconds(played: Played) -> float:
     """Return the CPU seconds of the steps of all agents and rounds, extrapolated from the first rounds.
 
-    These rounds are run again for this, because timing an agent's step excludes it from batched steps.
+    For this purpose these rounds are run again, because an agent whose steps are timed cannot be batched.
     """
     setup, seconds = played.cell.setup(), [0.0]
 
@@ -581,7 +585,7 @@ def step_seconds(played: Played) -> float:
         if hasattr(agent, "local_step"):
             agent.local_step = timed(agent.local_step)
     assert setup.network is not None
-    # In this process, even if the study's runs use several, where this run would count as another one.
+    # Run in this process, even if the study's runs use several processes, where this would count as another run.
     with played_by(None), may_diverge():
         setup.network.run(agents)
     return seconds[0] * setup.rounds / rounds
@@ -599,7 +603,7 @@ def notes_on(study: Study) -> Iterator[str]:
 
 
 def ends(study: Study, reference: str, errors: Sequence[str] = ("running_mse",)) -> pd.DataFrame:
-    """Return a row for each algorithm: final errors and bits, and both relative to a reference's."""
+    """Return a row for each algorithm: final errors and bits, and both divided by those of a reference."""
     last = study.rounds.groupby("algorithm", sort=False).last().reset_index()
     table = last[["algorithm", "round", *errors, "transmissions", "payload_bits", "wire_bits"]].copy()
     if reference in set(table["algorithm"]):
@@ -632,14 +636,14 @@ def recent_errors(rounds: pd.DataFrame, window: int) -> pd.DataFrame:
 
 
 def apart(rounds: pd.DataFrame, column: str, reference: str) -> pd.DataFrame:
-    """Return the other methods' rounds with ``apart``: a column's excess over the reference's, in per cent."""
+    """Return the rounds of the other methods with the column ``apart``, the excess over the reference in per cent."""
     base = rounds[rounds["algorithm"] == reference].set_index("round")[column]
     others = rounds[rounds["algorithm"] != reference]
     return others.assign(apart=100.0 * (others[column] / others["round"].map(base) - 1.0)).dropna(subset=["apart"])
 
 
 def converged(rounds: pd.DataFrame, error: str = "running_mse") -> pd.DataFrame:
-    """Return the rows of algorithms whose final error is within a hundred times the best one's."""
+    """Return the rows of algorithms whose final error is at most a hundred times the best one's."""
     last = rounds.groupby("algorithm", sort=False)[error].last()
     good = last.index[(last < 100 * abs(last.min())) | (last <= 0)]
     return rounds[rounds["algorithm"].isin(good)]

@@ -18,14 +18,14 @@ from netsim.util import check
 from netsim.util.typing import Array
 
 _GONE = 1e100
-"""An element of a model that has grown without bound, of which a measure may well be NaN."""
+"""A model with a larger element has grown without bound, so its measures may be NaN."""
 
 Measure = Callable[..., Mapping[str, float]]
 OTHER = "other"
-"""The data set whose published settings a file's problem has: those of what is no data set of the papers."""
+"""The name in tables of published settings for data sets that are not in the papers, as a file's problem is."""
 _OF_STUDIES = ("consensus_error", "dual_residual", "tracking_residual", "least_weight", "copy_error", "running_loss")
 _TAKEN = frozenset({*_OF_STUDIES, "round", "time_s", "algorithm", "trace_hash", *TOTALS})
-"""Columns that the studies, and all rounds, have of their own."""
+"""Names of columns that studies or all rounds already have, and that a measure must not use."""
 
 
 class OwnTask(Task):
@@ -36,18 +36,18 @@ class OwnTask(Task):
     file : str
         Path of the file.
     costs : sequence
-        Each agent's cost: any object with ``size``, the length or shape of a model, and what the methods ask for.
+        Each agent's cost: any object with ``size``, the length or shape of a model, and the members that methods need.
     graph : networkx.Graph
-        With a node 0, 1, … for each agent.
+        The network's graph, with a node 0, 1, … for each agent.
     measure : callable
-        Takes all models, shape (N, size), to numbers by column name. The first is the error that reports are about.
+        Returns {column: number} for all models, shape (N, size). The first is the error that reports compare.
     ideal : bool
-        Whether the links lose and delay nothing, so that all copies of a state are the same.
+        Whether the links lose and delay no frame, so that all copies of a state are equal.
 
     Attributes
     ----------
     name : str
-        What figures call it: the file's name.
+        The name in figures, which is the file's name.
     error : str
         Name of the first column.
     columns : tuple of str
@@ -55,14 +55,14 @@ class OwnTask(Task):
     size : int or tuple of int
         Length or shape of a model.
     variance : float
-        Infinite: a problem of one's own has no target whose variance errors could be compared with.
+        Infinity, because a user's problem has no targets with whose variance errors could be compared.
     """
 
     variance: ClassVar[float] = float("inf")
     watch: ClassVar[Mapping[str, Callable[[Any], float]] | None] = None
 
     def __init__(self, file: str, costs: Sequence[Any], graph: "nx.Graph[int]", measure: Measure, ideal: bool) -> None:
-        # A cost that draws, such as a ModelCost with minibatches, starts afresh for each method.
+        # A cost that draws random numbers, such as a ModelCost with minibatches, starts anew for each method.
         super().__init__(lambda node: costs[node].fresh() if hasattr(costs[node], "fresh") else costs[node], graph)
         self.file, self.name, self.costs, self._measure, self.ideal = file, Path(file).stem, costs, measure, ideal
         self.size = costs[0].size
@@ -71,7 +71,7 @@ class OwnTask(Task):
         self.error = self.columns[0]
 
     def _names(self) -> tuple[str, ...]:
-        """Return the names of the columns, as the file measures the models at their start."""
+        """Return the names of the columns, by measuring the initial models."""
         return tuple(self.measures(np.zeros((len(self.costs), *self._shape))))
 
     def measures(self, models: Array, *more: Any) -> dict[str, float]:
@@ -133,17 +133,17 @@ class OwnTask(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class OfFile(Problem):
-    """Base of problems that a Python file's function ``task(seed)`` returns.
+    """Base class of problems that the function ``task(seed)`` of a Python file returns.
 
-    It returns the costs, a `networkx.Graph` with the nodes 0, 1, … or None for a random connected graph, and the
-    measure (`OwnTask`).
+    The function returns the costs, a `networkx.Graph` with the nodes 0, 1, … or None for a random connected graph, and
+    the measure (`OwnTask`).
 
     Parameters
     ----------
     file : Path
         The file.
     edges : int, optional
-        Edges of a random graph, where neither the file nor the network has one; default: two for each agent.
+        Number of edges of the random graph, if neither the file nor the network has a graph; default: two per agent.
     """
 
     may_lack_measure: ClassVar[bool] = False
@@ -159,7 +159,7 @@ class OfFile(Problem):
         return found  # type: ignore[no-any-return]
 
     def drawn(self, function: Callable[[int], Any], setup: Setup) -> "tuple[list[Any], nx.Graph[int], Any]":
-        """Return new costs, the graph of a run, and the measure, of a call of the file's function.
+        """Call the file's function; return the new costs, the graph of the run, and the measure.
 
         Raises
         ------

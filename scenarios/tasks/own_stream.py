@@ -18,7 +18,7 @@ from netsim.studies.experiment.cells import Cell
 from netsim.util.typing import Array
 
 ROUNDS = 1000
-"""Rounds of a problem whose file cannot say how many it has."""
+"""The number of rounds, because a file does not state one."""
 
 
 class CountedCost:
@@ -27,22 +27,22 @@ class CountedCost:
     Parameters
     ----------
     cost : object
-        With ``size``, ``draw(theta)``, which goes on to the next round's cost, ``value(theta)``, and what the methods
-        ask for.
+        An object with ``size``, ``draw(theta)``, which advances to the next round's cost, ``value(theta)``, and the
+        members that the methods need.
 
     Attributes
     ----------
     count : int
-        Rounds drawn so far.
+        Number of rounds drawn so far.
     loss_sum : float
-        The sum over them of the cost of the model with which the round was drawn.
+        The sum over these rounds of the cost at the model with which the round was drawn.
     """
 
     def __init__(self, cost: Any) -> None:
         self.cost, self.size, self.count, self.loss_sum = cost, cost.size, 0, 0.0
 
     def __getattr__(self, name: str) -> Any:
-        # An object without the attribute `cost` is being unpickled.
+        # The object is being unpickled, and has no attribute `cost` yet.
         if name == "cost":
             raise AttributeError(name)
         return getattr(self.cost, name)
@@ -61,10 +61,10 @@ def steps_text(given: Mapping[str, Any]) -> str:
 
 
 class OwnStreams(OwnTask):
-    """One pass over a file's time-varying costs: its measures, after ``running_loss``.
+    """One pass over the time-varying costs of a file, with the columns ``running_loss`` and the file's measures.
 
-    ``running_loss`` is the mean, over agents and rounds so far, of each round's cost at the model before learning from
-    it. The measure takes the models and the round, 1, 2, …; it may be None.
+    ``running_loss`` is the mean, over agents and rounds so far, of each round's cost at the model before it learns from
+    the round. The measure is a function of the models and the round 1, 2, …, or None.
     """
 
     rounds: int
@@ -116,7 +116,7 @@ def _nothing(models: Array, t: int) -> dict[str, float]:
 class StreamFile(OfFile):
     """The result of a Python file's ``task(seed)``: time-varying costs, a graph or None, a measure.
 
-    Each run has new costs, of another call of the function.
+    For each run the function is called anew, so that each run has new costs.
 
     Raises
     ------

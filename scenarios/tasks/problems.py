@@ -1,4 +1,4 @@
-"""Problems of experiments: regression on random features of a table, and problems from Python files."""
+"""Problems of experiments: regression on random features of a table's inputs, and problems from Python files."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class Features(Setting):
 
     @property
     def features_form(self) -> Form:
-        """The form by its name in the feature maps; raises BadInput for an unknown form."""
+        """The name of the form in feature maps; raises BadInput for an unknown form."""
         return FORMS[check.one_of("form", self.form, FORMS)]
 
 
@@ -49,7 +49,7 @@ class Features(Setting):
 class KernelRegression(Features, Problem):
     """Least squares on random features of a table's inputs; the samples are divided among the agents.
 
-    On a network with its own graph there are as many agents as nodes.
+    On a network with its own graph, each node is an agent.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class KernelRegression(Features, Problem):
         return dataclasses.replace(self.resolved(data, self.conventions), rows=rows)
 
     def on(self, graph: "nx.Graph[Any]") -> "KernelRegression":
-        """Return the problem for a graph's nodes."""
+        """Return the problem with an agent for each node of a graph."""
         return dataclasses.replace(self, agents=len(graph), edges=graph.number_of_edges(), topology=None)
 
     def make(self, setup: Setup) -> BatchTask:
@@ -90,7 +90,7 @@ class KernelRegression(Features, Problem):
         graph = whole.graph(setup.seeds.graph) if graph is None else graph
         inputs, target = training(samples)
         length = check.integer("features", whole.features, low=1)
-        # The features of all samples, and each agent's Gram matrix.
+        # The memory is that of the features of all samples, and of each agent's Gram matrix.
         needs = 8 * length * (len(inputs) + len(samples) * length)
         check.fits("features", length, needs, f"the models of {len(samples):,} agents")
         phi, whole = feature_map(told, whole, inputs, target, form=whole.features_form, seed=setup.seed)
@@ -135,12 +135,12 @@ class OwnProblem:
     def instead(
         self, problem: Any, *groups: Any, edges: int | None, but: Sequence[str] = ("edges",)
     ) -> tuple[Problem, str]:
-        """Return the file's problem, if there is one, else a data set's, and the name of its published settings.
+        """Return the file's problem, if there is a file, or else the data set's, and the name of its settings.
 
         Raises
         ------
         BadInput
-            For a data set, or a field of groups of flags not at its default, which a file leaves no meaning.
+            If there is a file, and a data set is named, or a flag in ``groups`` is set, which then has no meaning.
         """
         if self.task is None:
             return problem, problem.data
@@ -155,7 +155,7 @@ class OwnProblem:
 
 
 def titled(played: Played) -> str:
-    """Return the part of figures' titles on a run: "energy data, 10 agents, partition dirichlet:0.1, loss 0.1"."""
+    """Return the part of a figure's title that describes a run: "energy data, 10 agents, loss 0.1"."""
     problem: Any = played.cell.problem
     task = played.task
     what = f"{problem.data} data" if hasattr(problem, "data") else f"task {task.name}"

@@ -9,9 +9,9 @@ import pandas as pd
 from netsim.studies.figures import LABELS, Axis, Figure, drawing, legend_below, line_style, unless_set, unmark_unseen
 
 _COSTS = ("transmissions", "wire_bits")
-_SAME = 1.0  # percentage points, too small to see
+_SAME = 1.0  # a difference in percentage points that is too small to see
 FINE = 200
-"""Levels at which a saving is drawn, before rounding to two digits merges some."""
+"""The number of levels at which a saving is drawn; rounding to two digits may merge some of them."""
 
 
 def called(error: Axis) -> str:
@@ -20,10 +20,13 @@ def called(error: Axis) -> str:
 
 
 def ladder(rounds: pd.DataFrame, column: str, best: float, count: int = 8) -> set[float]:
-    """Return ``count`` levels of two digits, even on a log scale from round 2's least value to the last or ``best``."""
+    """Return ``count`` levels of two digits, evenly spaced on a log scale.
+
+    They range from the least value in round 2 to the last value or to ``best``.
+    """
     first, last = rounds.loc[rounds["round"] == 2, column].min(), rounds[column].min()
     if not first > max(last, best) > 0:
-        # The error never fell, or fell to zero.
+        # There are no levels if the error never fell, or fell to zero.
         return set()
     return {float(f"{level:.2g}") for level in np.geomspace(first, max(last, best), count + 1)[:-1]}
 
@@ -38,7 +41,7 @@ def cost_to_reach(
 ) -> pd.DataFrame:
     """Return the cost at which each algorithm first reached each level (NaN: never), and savings in %.
 
-    ``saves`` names, for each column of savings, the algorithm compared with and the one that saves.
+    ``saves`` is {column of savings: (algorithm to compare with, algorithm that saves)}.
     """
     descending = sorted(levels, reverse=True)
     table = pd.DataFrame({column: descending})
@@ -56,7 +59,7 @@ def cost_to_reach(
 def saved_on_the_way(rounds: pd.DataFrame, column: str, plain: str, cheap: str, at: Iterable[int]) -> dict[int, float]:
     """Return the share of ``plain``'s transmissions that ``cheap`` saves until it reaches the same values.
 
-    Rounds are left out if ``plain`` lacks them or had sent nothing by then, or if ``cheap`` never reaches their value.
+    A round is left out if ``plain`` lacks it or had sent nothing by then, or if ``cheap`` never reaches its value.
     """
     named = {name: rounds[rounds["algorithm"] == name] for name in (plain, cheap)}
     found = {}
@@ -74,8 +77,8 @@ def draw_savings(
 ) -> Callable[[], Figure] | None:
     """Return a function that draws each algorithm's savings relative to another, in transmissions and in wire bits.
 
-    One panel shows both savings if they are the same. None if the other did not run, or if no algorithm comes within
-    twice its cost at two levels.
+    One panel shows both savings if they are equal. The result is None if the other algorithm did not run, or if no
+    algorithm costs at most twice as much at two levels or more.
     """
     names = [str(name) for name in rounds["algorithm"].unique()]
     if against not in names or len(names) < 2:
@@ -83,7 +86,7 @@ def draw_savings(
     saves = {f"saved {name}": (against, name) for name in names if name != against}
     levels = ladder(rounds, column, best, FINE)
     tables = {cost: cost_to_reach(rounds, column, levels, cost=cost, saves=saves) for cost in _COSTS}
-    # Costs of more than twice as much would compress the others, and one level alone gives no line.
+    # Leave out algorithms that cost more than twice as much, which would compress the axis, or that have one level.
     shown = [name for name in saves if any((table[name] > -100).sum() > 1 for table in tables.values())]
     if not shown:
         return None

@@ -26,7 +26,7 @@ Number = TypeVar("Number", int, float)
 
 TABLES, TEXT = "tables", "text"
 CONVENTIONS = (TABLES, TEXT)
-"""How settings that a paper leaves open are set: to come close to its printed tables, or as its text reads."""
+"""The ways to choose settings that a paper leaves open: to come close to its printed tables, or as its text reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Channel:
     """
 
     IDLE: ClassVar[Mapping[str, tuple[str, Any]]] = {"burst": ("loss", 0.0), "slot": ("loss", 0.0)}
-    """Parameters that change nothing where another one has a value: a sweep runs such points once."""
+    """{parameter: (other parameter, value)}: with this value of the other one, the first has no effect in a sweep."""
 
     loss: float = 0.0
     burst: float = 1.0
@@ -76,11 +76,11 @@ class Channel:
 
     @property
     def ideal(self) -> bool:
-        """Whether every frame arrives at once."""
+        """Whether every frame arrives immediately."""
         return not (self.loss or self.latency or self.rate or self.budget or self.profile)
 
     def topology(self, setup: "Setup") -> None:
-        """Return None: as a network of an experiment, it takes the problem's graph."""
+        """Return None: in an experiment, these links use the graph of the problem."""
 
     def network(self, setup: "Setup") -> Network:
         """Return the network of a run of an experiment."""
@@ -89,7 +89,7 @@ class Channel:
 
     @property
     def title(self) -> str:
-        """The part of a figure's title on non-ideal links: ", loss 0.1, latency 0.01 s"; else ""."""
+        """The part of a figure's title about the links: ", loss 0.1, latency 0.01 s"; "" for ideal links."""
         units = {"loss": "", "latency": " s", "rate": " bit/s", "budget": " bits a round"}
         parts = [f"{name} {value:g}{unit}" for name, unit in units.items() if (value := getattr(self, name))]
         parts += [f"reliability {self.reliability}"] * (self.reliability != "none")
@@ -97,11 +97,11 @@ class Channel:
         return "".join(f", {part}" for part in parts)
 
     def times(self) -> Compute | None:
-        """Return the compute times of the network's nodes; None, as here: zero."""
+        """Return the compute times of the network's nodes; None, which stands for zero, in this class."""
         return None
 
     def over(self, graph: "nx.Graph[Any]", seed: int | tuple[int, int]) -> Network:
-        """Return a network with these links; of two seeds the second is that of the links."""
+        """Return a network with these links on a graph; if there are two seeds, the second is for the links."""
         if self.slot is not None and self.burst == 1:
             raise BadInput(f"slot = {self.slot:g}: must go with a burst above 1; independent losses have no channel")
         losses = (
@@ -168,20 +168,21 @@ def compute_times(text: str) -> Compute:
 class Published:
     """Parameters that may be left open (None), to be taken from a paper for the data set.
 
-    A subclass names the published table (a row for each data set, ``other`` for all others, perhaps for each of the
-    `CONVENTIONS`), and the column of each of its fields. It defines the values of fields that no paper has.
+    A subclass names the published table and the table's column for each of its fields. The table has a row for each
+    data set, and ``other`` for all others, possibly for each of the `CONVENTIONS`. The subclass defines the values of
+    fields that no paper states.
     """
 
     TABLE: ClassVar[str] = "settings"
     COLUMNS: ClassVar[Mapping[str, str]] = {}
     USUAL: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Values that no paper has, by field and data set, ``other`` for all others."""
+    """{field: {data set, or ``other`` for all others: value}} for values that no paper states."""
 
     USUAL_CONVENTIONS: ClassVar[str] = TEXT
-    """Those that ``by_data`` shows."""
+    """The conventions whose values ``by_data`` shows."""
 
     def resolved(self, data: str, conventions: str = TEXT) -> Self:
-        """Return the parameters for a data set, with open ones set to published or usual values."""
+        """Return the parameters for a data set; open ones are set to published or usual values."""
         paper = published_row(self.TABLE, data, conventions)
         known = {name: paper[column] for name, column in self.COLUMNS.items() if column in paper}
         known |= {name: values.get(data, values["other"]) for name, values in self.USUAL.items()}
@@ -189,7 +190,7 @@ class Published:
 
     @classmethod
     def by_data(cls) -> dict[str, dict[str, Any]]:
-        """Return, for each field that may be left open, its value by data set."""
+        """Return {field: {data set: value}} for the fields that may be left open."""
         sets = published(cls.TABLE)["dataset"].unique()
         rows = {data: published_row(cls.TABLE, data, cls.USUAL_CONVENTIONS) for data in sets}
         found = {
@@ -207,7 +208,7 @@ def published_row(table: str, data: str, conventions: str = TEXT) -> Mapping[str
     rows = published(table)
     if "conventions" in rows:
         chosen = rows[rows["conventions"] == conventions]
-        # A data set without its own tables has only the text's conventions.
+        # For a data set without tables in the paper, there is only a row with the text's conventions.
         rows = chosen if data in set(chosen["dataset"]) else rows[rows["conventions"] == TEXT]
     rows = rows.set_index("dataset")
     found = rows.loc[data if data in rows.index else "other"].dropna()
