@@ -1,4 +1,4 @@
-"""A paper's claim and its verdict: a number is judged by a prediction interval of further runs, a statement by bounds."""
+"""A paper's claim and its verdict: numbers are judged by a prediction interval of further runs, statements by bounds."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ NEAR = 0.1
 """A printed number is near ours if the median over our seeds differs from it by at most this share."""
 
 _WIDEST = 0.5
-"""An interval whose half is wider than this share of the published number decides nothing."""
+"""An interval decides nothing if its half-width exceeds this share of the published number."""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class Runs:
         return with_worst(frame, names[names.index("algorithm") + 1 :])
 
     def table(self, name: str) -> pd.DataFrame:
-        """Return one of the study's tables for all runs, with a column for the seed; raises BadInput if a run lacks it."""
+        """Return a table of the study for all runs, with a column for the seed; raises BadInput if a run lacks it."""
         parts = []
         for _, given, place in read_points(self.folder):
             try:
