@@ -1,4 +1,4 @@
-"""A paper's claim and its verdict: numbers are judged by a prediction interval of further runs, statements by bounds."""
+"""A paper's claim and its verdict: numbers are judged by prediction intervals of further runs, statements by bounds."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

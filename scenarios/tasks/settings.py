@@ -334,7 +334,7 @@ class NetworkSize(OwnTopology):
     rounds: int = 400
 
     def resolved(self) -> Self:
-        """Return the size with two edges per agent, limited by the number of pairs, if left open."""
+        """Return the size; if the number of edges is open, set it to two per agent, or all pairs if these are fewer."""
         agents = check.integer("agents", self.agents, low=1)
         check.integer("rounds", self.rounds, low=1)
         if self.topology is not None:
@@ -343,13 +343,13 @@ class NetworkSize(OwnTopology):
         return dataclasses.replace(self, edges=usual) if self.edges is None else self
 
     def graph(self, seed: int) -> "nx.Graph[int]":
-        """Return a connected random graph of this size, with all values set, or that of the file."""
+        """Return the file's graph, or else a connected random graph of this size, whose values must be set."""
         draw = partial(topology.erdos_renyi, self.agents, edges=self.edges, seed=seed)
         return self.graph_of(self.agents, draw)
 
 
 def names_in(text: str | None) -> list[str]:
-    """Return the parts of a parameter that lists several, separated by commas; none if left out."""
+    """Return the names in a parameter that lists several, separated by commas; no name if the parameter is left out."""
     return [] if text is None else [each.strip() for each in text.split(",")]
 
 
@@ -387,7 +387,7 @@ class Divided:
 
     @property
     def partition_title(self) -> str:
-        """The part of a figure's title on samples that are not divided evenly at random; else ""."""
+        """The part of a figure's title about the division of samples; "" if they are divided evenly at random."""
         return "" if self.partition == IID else f", partition {self.divided()}"
 
 
@@ -406,7 +406,7 @@ class Rows(Divided, Preparation):
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared(Published, Preparation):
-    """The rows and columns of a table to use, and their scaling; defaults were found for the data.
+    """The rows and columns of a table to use, and their scaling; the defaults reproduce published data sets.
 
     The rows ``tables`` of a published table record these values.
     """

@@ -1,4 +1,4 @@
-"""A user's site, as a part of studies: ``--site FILE --set site.PATH=VALUE``."""
+"""A user's site in place of a study's field: ``--site FILE --set site.PATH=VALUE``."""
 
 import tomllib
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class OwnSite:
     set: str | None = None
 
     def deployment(self, *, collects: bool = True) -> Deployment:
-        """Return the site; raises BadInput if a collecting study's site does not have exactly one sink."""
+        """Return the site; if the study collects data, raise BadInput unless the site has exactly one sink."""
         assert self.site is not None
         used(Path(self.site))
         found = Deployment.read(self.site, self._changes())
@@ -41,7 +41,7 @@ class OwnSite:
 
     @staticmethod
     def check_left_out(**given: tuple[Any, Any]) -> None:
-        """Raise BadInput for a value, given by name with its default, that a site makes meaningless."""
+        """Raise BadInput for a parameter, given as name=(value, default), that is set but has no effect with a site."""
         for name, (value, usual) in given.items():
             if value != usual:
                 raise check.refuse(name, value, "left out with site")
@@ -55,7 +55,7 @@ class OwnSite:
         return changes
 
     def check_set(self) -> None:
-        """Raise BadInput for values of a site if no site is given."""
+        """Raise BadInput if values of a site are set, but no site is given."""
         if self.site is None and self.set:
             raise BadInput(f"set = {self.set!r}: must come with site")
 

@@ -1,4 +1,4 @@
-"""The theorems' bounds for a study's runs, with the switch ``theory``: columns, notes and a figure."""
+"""The theorems' bounds for the runs of a study, with the flag ``theory``: columns, notes and a figure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class _Shown(Theory):
     def show(self, study: Study) -> None:
         """Add a figure of bounds and measured values to a study, if its runs have such columns."""
         rounds = study.rounds
-        # If no frame is censored or coded, copies have no error, and its bound is 0.
+        # If no frame is censored or coded, copies have no error, and the bound of the error is 0.
         there = {name for name in rounds.select_dtypes("number") if (rounds[name] > 0).any()}
         drawn = {promised: measured for promised, measured in MEASURED.items() if {promised, measured} <= there}
         if drawn:
@@ -33,7 +33,7 @@ _TEXT = "Columns of what the papers' theorems promise of each run, a figure, and
 
 _SHOWN = _Shown()
 THEORY: Mapping[str, tuple[Any, str]] = {"theory": (_SHOWN, _TEXT)}
-"""The measure of studies that take ``--theory``, by the switch."""
+"""{flag: (measure, help)} of studies that have the flag ``--theory``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Promises:
     def probes(
         self, study: Study, name: str, agents: Mapping[Any, Any], network: Network, rounds: int, of: Any = _SHOWN
     ) -> list[Any]:
-        """Note the theorems' statements on a run without a column, and return the probes with columns, if requested."""
+        """If requested, note the theorems' statements that have no column, and return the probes with columns."""
         if not self.theory:
             return []
         study.note(*(f"{name}: {line}." for line in of.lines(agents, network)))

@@ -1,1 +1,1 @@
-"""The study of the theorems: bounds beside runs on small problems."""
+"""The study of the theorems, which compares bounds with runs on small problems."""

@@ -1,4 +1,4 @@
-"""Statements that no algorithm's ``theorems`` have, and the papers' printed forms, each beside a run."""
+"""Statements that are not in an algorithm's ``theorems``, and the papers' printed forms, each compared with a run."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -38,15 +38,15 @@ class Curve:
     name : str
         The column, or the parameter of a range.
     bound, measured : ndarray of shape (rounds,)
-        What is promised and measured after each round.
+        The bound or prediction, and the measured value, after each round.
     exact : bool
-        Whether a prediction is promised, and not a bound.
+        Whether ``bound`` is a prediction instead of a bound.
     zero : float or ndarray of shape (rounds,)
-        What the model without learning has. A bound that is never below it is vacuous.
+        The value for a model without learning. A bound that is never below this value is vacuous.
     holds : bool, optional
-        Whether the promise is kept; by default, by the numbers.
+        Whether the statement holds; by default, the numbers decide.
     source : str
-        Where it is from, if not said elsewhere.
+        The source of the statement, if it is not given elsewhere.
     rounding : float
         Share of the largest value up to which the two may differ by rounding errors.
     """
@@ -68,7 +68,7 @@ class Curve:
         finite = measured[np.isfinite(measured)]
         largest = float(finite.max(initial=0.0))
         slack = (1e-6 if exact else 1e-9) * np.abs(measured) + rounding * largest
-        # Comparisons with NaN are false.
+        # A NaN does not satisfy a bound, because comparisons with NaN are false.
         kept = np.isfinite(measured) & ((np.abs(measured - bound) if exact else measured - bound) <= slack)
         self.holds = bool(kept.all()) if holds is None else holds
         last = np.flatnonzero(measured > _ABOVE_ROUNDING * rounding * largest)
@@ -78,7 +78,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Case:
-    """A statement, and how to play it on a graph with a seed for some rounds; by default on all small graphs."""
+    """A statement, and a function that checks it on a graph with a seed for some rounds; by default on all graphs."""
 
     theorem: str
     algorithm: str
@@ -127,7 +127,7 @@ class Regrets:
         self._probe, self._zero = probe, StaticRegret(probe.regret.size, probe.regret.regularizer)
 
     def __call__(self, agents: Mapping[Any, Any]) -> dict[str, float]:
-        """Return the three after a round."""
+        """Return the three values after a round."""
         costs = [agent.cost for agent in agents.values()]
         targets = np.array([cost.target for cost in costs])
         self._zero.take(np.stack([cost.features for cost in costs]), targets, float(targets @ targets))
@@ -162,7 +162,7 @@ def _omkl(graph: "nx.Graph[int]", seed: int, rounds: int, *, regret: bool) -> Cu
     if not regret:
         apart = np.sum((both[:, :, 0] - both[:, :, 0].mean(axis=1, keepdims=True)) ** 2, axis=(1, 3)).max(axis=1)
         return Curve("apart", np.full(rounds, omkl_consensus_bound(len(graph), eta, lipschitz, rate)), apart)
-    # Of the zero model as θ*, whose loss is what the agents can at most have of regret without learning.
+    # The regret of agents that do not learn is at most the loss of the zero model.
     zero = len(graph) * rounds * math.log(2.0)
     loss = sum(agent.cost.combined.loss_sum for agent in agents.values())
     bound = omkl_regret_bound(len(graph), rounds, KERNELS, eta=eta, lipschitz=lipschitz, rate=rate, theta_norm=0.0)
@@ -170,7 +170,7 @@ def _omkl(graph: "nx.Graph[int]", seed: int, rounds: int, *, regret: bool) -> Cu
 
 
 class _Start:
-    """A cost without gradient, for agents that only average what they start with."""
+    """A cost without gradient, for agents that only average their initial values."""
 
     def __init__(self, start: Array) -> None:
         self.start, self.size = start, start.size
@@ -203,7 +203,7 @@ def _gossip(graph: "nx.Graph[int]", seed: int, rounds: int) -> Curve:
 
 def _projections(graph: "nx.Graph[int]", seed: int, rounds: int, *, exact: bool) -> Curve:
     rng = np.random.default_rng(seed)
-    # An example for each agent and one for each link, which both of its ends have.
+    # There is an example for each agent, and one for each link, which both ends of the link read.
     own = [[i, *(len(graph) + k for k, edge in enumerate(graph.edges) if i in edge)] for i in graph]
     count = len(graph) + graph.number_of_edges()
     of = Ensemble(rng.uniform(-1, 1, (count, 2)), rng.normal(size=count), own, regularizers=0.1, gram=gaussian)
@@ -216,7 +216,7 @@ def _projections(graph: "nx.Graph[int]", seed: int, rounds: int, *, exact: bool)
         found.append(distance(of, State(z.copy(), [each.coefficients for each in estimates]), end))
     sweep = Sweep.of(of)
     promised = sweep.distances(_SWEEPS) if exact else sweep.bound(_SWEEPS)
-    # The limit, by a badly conditioned system, is less exact than the turns.
+    # The limit comes from a badly conditioned system, and so is less exact than the turns.
     return Curve("distance", promised, np.array(found), exact=exact, rounding=1e-9)
 
 
@@ -275,7 +275,7 @@ def _dynamic_regret(graph: "nx.Graph[int]", seed: int, rounds: int) -> Curve:
     for T in _LONGER:
         theta, best, _, H = ddkl(graph, seed, 1.0 / T, T)
         found.append(0.5 * float(np.sum(H.sum(axis=0) * (theta.mean(axis=1) - best) ** 2)))
-    # O(√T), from the first of these.
+    # The bound grows as √T, starting from the first of these runs.
     return Curve("dynamic regret", found[0] * np.sqrt(np.array(_LONGER) / _LONGER[0]), np.array(found))
 
 
@@ -304,7 +304,7 @@ def _levels(graph: "nx.Graph[int]", seed: int, rounds: int) -> Curve:
     length, n = float(np.linalg.norm(v)), len(v)
     low = np.floor(levels * v / length)
     up = levels * v / length - low
-    # E‖Q(v) − v‖², as sign(v_i) multiplies ξ_i.
+    # This is E‖Q(v) − v‖², in which sign(v_i) multiplies ξ_i.
     error = [
         (1.0 - p) * (-length * k / levels - e) ** 2 + p * (-length * (k + 1.0) / levels - e) ** 2
         for p, k, e in zip(up, low, v, strict=True)
@@ -437,4 +437,4 @@ CASES = (
     Case("theorem 2, distance", "projections", _PREDD, "Gaussian kernel", partial(_projections, exact=False)),
     Case("distance predicted", "projections", "derived", "Gaussian kernel", partial(_projections, exact=True)),
 )
-"""What is played beside the algorithms' own theorems."""
+"""The statements that are checked in addition to the algorithms' own theorems."""

@@ -1,4 +1,4 @@
-"""Small problems of the greedy projected penalty method, of which the point where it ends solves a linear system."""
+"""Small problems of the greedy projected penalty method, whose limit is the solution of a linear system."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -20,10 +20,10 @@ def kernel(x: Array, z: Array) -> Array:
 
 
 class Pools:
-    """Three samples at each agent of a graph, of which all are in each mini-batch, so that gradients are exact.
+    """Three samples at each agent of a graph; a mini-batch has all three, so that gradients are exact.
 
-    Functions are given by their values at all samples, shape (N, 3N). If ``alike``, agents have the same inputs, and if
-    ``drawn`` a mini-batch is one of the samples at random.
+    Functions are represented by their values at all samples, shape (N, 3N). If ``alike``, all agents have the same
+    inputs; if ``drawn``, a mini-batch is one of the samples, drawn at random.
     """
 
     def __init__(self, graph: "nx.Graph[int]", seed: int, *, alike: bool = False, drawn: bool = False) -> None:
@@ -37,13 +37,13 @@ class Pools:
         self.gram = kernel(self.all, self.all)
 
     def zero(self, c: float, *, both: bool) -> Array:
-        """Return the functions where the mean gradient vanishes.
+        """Return the functions at which the mean gradient is zero.
 
-        With ``both`` the gradient is that of ψ_c, else that of eq. 14, without the terms at the neighbours' samples.
+        With ``both`` it is the gradient of ψ_c, else that of eq. 14, which lacks the terms at the neighbours' samples.
         """
         n = len(self.all)
         system, right = np.zeros((len(self.x) * n,) * 2), np.zeros(len(self.x) * n)
-        # E over agent i's samples of f(x)κ(x, ·), in coordinates of κ at all inputs.
+        # For each agent i, the mean of f(x)κ(x, ·) over the agent's samples, in coordinates of κ at all inputs.
         mean = [np.diag(np.repeat(np.arange(len(self.x)) == i, POOL) / POOL) @ self.gram for i in self.graph]
         for i in self.graph:
             at = slice(i * n, (i + 1) * n)
@@ -56,11 +56,11 @@ class Pools:
         return np.linalg.solve(system, right).reshape(-1, n) @ self.gram
 
     def norm(self, values: Array) -> float:
-        """Return the norm in the kernel's space."""
+        """Return the norm of functions in the kernel's space."""
         return float(np.sqrt(np.sum(values * np.linalg.lstsq(self.gram, values.T, rcond=1e-12)[0].T)))
 
     def risk(self, values: Array) -> float:
-        """Return R, the sum of the agents' regularised risks."""
+        """Return the risk R, the sum of the agents' regularised risks."""
         own = values.reshape(len(self.x), -1, POOL)[(range(len(self.x)),) * 2]
         return float(np.sum(np.mean((own - self.y) ** 2, axis=1))) + LAMBDA / 2 * self.norm(values) ** 2
 
@@ -72,7 +72,7 @@ class Pools:
         )
 
     def common(self) -> Array:
-        """Return the best function that all agents share: that of a very large penalty."""
+        """Return the best common function of all agents, computed with a very large penalty."""
         return np.tile(self.zero(1e6, both=True).mean(axis=0), (len(self.x), 1))
 
     def _batches(self, i: int) -> Iterator[tuple[Array, Array]]:
@@ -106,7 +106,7 @@ class Pools:
         return found
 
     def nearest(self, late: list[Array], point: Array) -> float:
-        """Return the least distance of some rounds' functions from a point."""
+        """Return the least distance of the functions of some rounds from a point."""
         return min(self.norm(each - point) for each in late)
 
     def second_moment(self, late: list[Array]) -> float:

@@ -1,4 +1,4 @@
-"""Small problems on which theorems are played: ridge regression, a stream of samples, and one for several kernels."""
+"""Small problems on which theorems are checked: ridge regression, a stream of samples, and a stream for kernels."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -19,21 +19,21 @@ KERNELS = 3
 
 
 class Problem:
-    """Costs at the agents of a graph, from one seed.
+    """The costs of a graph's agents, drawn from one seed.
 
     Parameters
     ----------
     kind : {"ridge", "stream", "kernels"}
-        Ridge regression with 20 samples an agent; squared losses of a linear model, a sample a round; logistic losses
-        of three kernels, a sample a round.
+        "ridge": ridge regression with 20 samples per agent. "stream": squared losses of a linear model, with one sample
+        per round. "kernels": logistic losses of three kernels, with one sample per round.
     graph : networkx Graph
     seed, rounds : int
     scale : float
         Factor of all targets of ridge regression.
     whole : float
-        Its whole regulariser λ.
+        The whole regulariser λ of ridge regression.
     share : float
-        Factor of all its costs.
+        Factor of all costs of ridge regression.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Problem:
         return centralised([self.cost(i) for i in self.graph], self._whole)
 
     def agents(self, make: Any, **parameters: Any) -> dict[int, Any]:
-        """Return agents of a class, with Metropolis weights where it takes any."""
+        """Return agents of a class, with Metropolis weights if the class takes weights."""
         own = "weights" in make.__dataclass_fields__
         more = [{"weights": row} if own else {} for row in self.rows]
         return {i: make(self.cost(i), self.rounds, **parameters, **more[i]) for i in self.graph}

@@ -1,4 +1,4 @@
-"""`netsim run theory`: every theorem of the algorithms beside runs on small problems, and what the papers print."""
+"""`netsim run theory`: compare the algorithms' theorems, also in their printed form, with runs on small problems."""
 
 import dataclasses
 import re
@@ -35,17 +35,17 @@ CONDITIONS: Mapping[str, Mapping[str, Any]] = {
     "QSGD of 3 bits": {"coder": QSGD(3)},
     "2 largest elements": {"coder": TopK(2)},
 }
-"""What agents send, by the words of the table."""
+"""{text in the table: parameters that determine what agents send}."""
 
 _KINDS: Mapping[Any, str] = {StreamCost: "stream", MultiKernelCost: "kernels"}
-# Fewer rounds make no curve.
+# A figure needs at least this number of rounds.
 _DRAWN = 20
-# Shares of the end of a range at which runs must converge, and beyond an exact one diverge.
+# Multiples of the end of a range: at the first, runs must converge; at the second, they must diverge if it is exact.
 _BELOW, _ABOVE = 0.95, 1.05
 
 
 def theorems() -> Iterator[tuple[type, Theorem]]:
-    """Yield each algorithm of costs with each of its theorems, by the classes' own ``theorems``."""
+    """Yield each algorithm that has costs, with each of the theorems that its own class names."""
     for name in sorted(algorithms.__all__):
         kind = getattr(algorithms, name)
         if "cost" in getattr(kind, "__dataclass_fields__", ()):
@@ -54,7 +54,7 @@ def theorems() -> Iterator[tuple[type, Theorem]]:
 
 
 def problem_of(make: Any, graph: str, seed: int, rounds: int) -> Problem:
-    """Return a problem with costs as an algorithm takes them."""
+    """Return a problem with costs of the kind that an algorithm takes."""
     cost = next(each.type for each in dataclasses.fields(make) if each.name == "cost")
     return Problem(_KINDS.get(cost, "ridge"), GRAPHS[graph](), seed, rounds)
 
@@ -67,12 +67,12 @@ def parameters_of(make: Any, problem: Problem) -> dict[str, float]:
 
 
 def curves(make: Any, theorem: Theorem, problem: Problem, parameters: Mapping[str, Any]) -> Iterator[Curve]:
-    """Yield each bound and prediction of a theorem beside the run of which it speaks."""
+    """Yield each bound and prediction of a theorem, with the values of the run to which it applies."""
     agents, rounds = problem.agents(make, **parameters), problem.rounds
     known: dict[str, Array] = theorem.bounds(agents, problem.graph, rounds)
     zero: float | Array = np.inf
     if isinstance(theorem, ErrorCurve):
-        # Its bounds leave out a vacuous one.
+        # Call `errors`, because `bounds` omits a vacuous bound.
         known, zero = {"bound_error": theorem.errors(agents, problem.graph, rounds)}, zero_error(agents)
     probe = theorem.probe(agents, problem.graph)
     optimum = problem.optimum() if problem.kind == "ridge" else np.nan
@@ -80,7 +80,7 @@ def curves(make: Any, theorem: Theorem, problem: Problem, parameters: Mapping[st
 
     def measure(those: Mapping[int, Any]) -> dict[str, float]:
         models = np.stack([agent.theta for agent in those.values()])
-        # DIGing's agents send more than their models.
+        # Read copies only if they are needed, because DIGing's agents send more than their models.
         copies = np.stack([agent.sharing.own for agent in those.values()]) if "bound_copy" in known else np.nan
         row = {} if probe is None else probe(those)
         return row | {
@@ -100,9 +100,9 @@ def curves(make: Any, theorem: Theorem, problem: Problem, parameters: Mapping[st
 
 
 def converges(make: Any, problem: Problem, parameters: Mapping[str, Any]) -> bool:
-    """Return whether models move no more in the last quarter of a run than in the quarter before.
+    """Return whether models change in the last quarter of a run at most as much as in the quarter before.
 
-    Of a stream, whose samples move them for ever, at most twice as much.
+    On a stream, whose samples change the models for ever, they may change twice as much.
     """
     try:
         with np.errstate(all="ignore"):
@@ -115,7 +115,7 @@ def converges(make: Any, problem: Problem, parameters: Mapping[str, Any]) -> boo
 
 
 def ranges(make: Any, theorem: Theorem, problem: Problem, parameters: Mapping[str, Any]) -> Iterator[Curve]:
-    """Yield for each range of a theorem whether runs converge within and, if it is exact, diverge beyond.
+    """Yield, for each range of a theorem, whether runs converge inside it and, if it is exact, diverge outside.
 
     What stands for a bound is the range's end, and for what is measured the exact end, where one is known.
     """

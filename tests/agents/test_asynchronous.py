@@ -1,4 +1,4 @@
-"""Asynchronous methods: the round-based classes, with frames heard on arrival and broadcasts at random times."""
+"""Asynchronous methods: the round-based classes, with frames processed on arrival and broadcasts at random times."""
 
 import asyncio
 from typing import Any
@@ -75,7 +75,7 @@ def test_a_fault_may_take_the_state_between_two_steps() -> None:
 
 def test_coded_changes_are_gossiped_without_rounds() -> None:
     local, rows = problems(), [dict(enumerate(row)) for row in topology.metropolis_weights(GRAPH)]
-    # The step size decays with the number of steps of its own agent.
+    # The step size of an agent decays with the number of the agent's steps.
     steps: dict[str, Any] = {"eta": schedule.power(0.5, 1.0), "gamma": 0.3, "coder": Uniform(6)}
     agents = {i: AsynchronousCHOCO(local[i], STEPS, weights=rows[i], **steps) for i in GRAPH}
     models = run(agents)

@@ -1,6 +1,6 @@
-"""numpy, PyTorch and JAX compute the same: values, gradients, automatic differentiation, rounds of D-PSGD.
+"""numpy, PyTorch and JAX give the same values, gradients and rounds of D-PSGD, also by automatic differentiation.
 
-JAX and PyTorch start threads, so they run in a process of their own.
+JAX and PyTorch start threads, so they run in a separate process.
 """
 
 import importlib.util
@@ -41,12 +41,12 @@ SOME = [pytest.param(name, marks=[pytest.mark.slow] * name.startswith(("cnn", "t
 
 @pytest.fixture(scope="module")
 def apart() -> Iterator[Call]:
-    """Calls a function of this module in a process that is the same for all."""
+    """A function that calls functions of this module in one separate process."""
     with (
         pytest.MonkeyPatch.context() as patch,
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,
     ):
-        # To compile takes most of the time, by optimizations that save none here; test_neural runs with them.
+        # Compilation takes most of the time, and its optimizations save none here; test_neural runs with them.
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
         yield lambda function, *arguments: pool.submit(function, *arguments).result()
 
@@ -59,7 +59,7 @@ def cost(which: str, library: str, dtype: str = "float64", **more: Any) -> Model
 
 
 def values(name: str, library: str, dtype: str = "float64") -> tuple[float, Array, Array]:
-    """Return R, its gradient, and its gradient at some samples."""
+    """Return the cost R, its gradient, and its gradient over some samples."""
     made, theta = cost(name, library, dtype), drawn(NETWORKS[name])[0]
     return made.value(theta), made.gradient(theta), made.gradient(theta, np.array([3, 1, 7, 0, 9, 2]))
 
@@ -101,7 +101,7 @@ def test_a_library_computes_what_numpy_does(apart: Call, name: str, library: str
 @pytest.mark.parametrize("library", OTHERS)
 @pytest.mark.parametrize("name", ["softmax", "two semi-random layers, squared"])
 def test_rounds_by_a_library_are_those_by_numpy(apart: Call, name: str, library: str) -> None:
-    """Of two networks, of classes and of squares: a round needs the gradient at some samples, which all have above."""
+    """Two networks suffice, one of classes and one of squares: the test above compares gradients for all networks."""
     np.testing.assert_allclose(apart(rounds, name, library), rounds(name, "numpy"), rtol=0, atol=1e-10)
 
 

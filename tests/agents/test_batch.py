@@ -25,14 +25,14 @@ GRAPHS = {
     "one": lambda seed: topology.path(1),
 }
 MOST = [slow(name) if name in ("ring", "path") else name for name in GRAPHS]
-"""For laws that hold on each graph."""
+"""The graphs for laws that hold on each graph; quick tests use only some of them."""
 
 
 class Task:
     """A regression problem on a graph, and its stacked form for the oracle."""
 
     def __init__(self, graph: str, seed: int, even: bool = False) -> None:
-        """``even`` gives all features one size, so that methods converge in a fifth of the rounds."""
+        """Draw the problem; with ``even`` all features have one size, so that methods converge five times as fast."""
         self.graph = GRAPHS[graph](seed)
         rng = np.random.default_rng(seed)
         scale = 0.3 + rng.random(FEATURES)
@@ -47,7 +47,7 @@ class Task:
     def run(
         self, make: Callable[[int], SharingAgent], link: Link | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Return the models after each round, shape (rounds, N, D), and who broadcast, shape (rounds, N)."""
+        """Return the models after each round, shape (rounds, N, D), and which agents broadcast, shape (rounds, N)."""
         models: list[NDArray[np.float64]] = []
         spoken: list[list[int]] = []
 
@@ -190,7 +190,7 @@ def test_bad_parameters_are_named(make: Callable[[LocalProblem], object], named:
 
 
 class Bare:
-    """A cost that has a size and a gradient, and no more."""
+    """A cost that has only a size and a gradient."""
 
     size = 3
 

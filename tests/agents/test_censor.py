@@ -18,7 +18,7 @@ ZERO = np.zeros(SIZE)
 
 
 def speaks(censor: Censor, change: float, k: int = 1, state: float = 1.0) -> bool:
-    """Ask a censor whether to send a change and a state of these lengths in round k."""
+    """Return whether a censor lets an agent send, given the norms of the change and of the state in round k."""
     direction = np.array([2.0, -1.0, 2.0]) / 3.0
     result = censor.speaks(change * direction, state * direction[::-1], k, np.random.default_rng(0))
     assert type(result) is bool
@@ -80,7 +80,7 @@ def test_at_random_speaks_in_its_share_of_the_rounds() -> None:
     for rate in (0.0, 0.03, 0.5, 1.0):
         spoken = [AtRandom(rate).speaks(ZERO, ZERO, k, rng) for k in range(1, 20_001)]
         assert abs(np.mean(spoken) - rate) <= 5 * math.sqrt(rate * (1 - rate) / 20_000)
-    # Decisions are independent between rounds, too.
+    # The decisions of different rounds are also independent.
     runs = np.array([AtRandom(0.5).speaks(ZERO, ZERO, k, rng) for k in range(20_000)])
     assert abs(np.mean(runs[1:] & runs[:-1]) - 0.25) < 0.02
 
@@ -98,7 +98,7 @@ def test_relative() -> None:
     for size in (1e-6, 1.0, 1e6):
         assert not speaks(censor, 0.0999 * size, state=size)
         assert speaks(censor, 0.1001 * size, state=size)
-    # A zero model has no scale yet, so even a change of zero is sent.
+    # A zero model gives no scale for changes, so even a change of zero is sent.
     assert speaks(censor, 0.0, state=0.0)
 
 
@@ -122,7 +122,7 @@ def test_relative() -> None:
 def test_in_which_rounds_who_never_spoke_may_be_silent(censor: Censor, rounds: list[int]) -> None:
     found = [k for k in range(1, 7) if may_silence(censor, k)]
     assert found == rounds
-    # While θ̂ is 0, the change is the whole state: in the other rounds it is sent, however small it is.
+    # While θ̂ is 0, the change is the whole state, which is sent in the other rounds, however small it is.
     for k in range(1, 7):
         for size in (1e-9, 1.0):
             spoken = speaks(censor, size, k, state=size)

@@ -45,7 +45,7 @@ def problem(loss: MulticlassLoss, seed: int = 0, regularizer: float = 1e-2, coun
 
 
 def reference(cost: Callable[[Matrix], float], start: Matrix) -> Matrix:
-    """The minimum by a library, which differentiates numerically."""
+    """Return the minimum that scipy finds with numerical gradients."""
     found = minimize(lambda v: cost(v.reshape(start.shape)), start.ravel(), method="BFGS", options={"gtol": 1e-7})
     return found.x.reshape(start.shape)
 
@@ -119,7 +119,7 @@ def test_admm_reaches_the_centralised_model(loss: MulticlassLoss) -> None:
     run = Network(graph).run(agents)
     best = centralised_classes(problems, 0.02)
     assert max(np.linalg.norm(agent.theta - best) for agent in agents.values()) < 1e-4 * np.linalg.norm(best)
-    # A matrix travels as an array, without further encoding.
+    # A matrix is sent as an array, without further encoding.
     assert run.ledger.payload_bits == run.ledger.transmissions * D * C * 64
 
 
@@ -158,7 +158,7 @@ def test_two_classes_by_softmax_are_the_logistic_model() -> None:
     from netsim.agents import LocalProblem, centralised
 
     binary = LocalProblem(features, 2.0 * two - 1, loss=Logistic(), regularizer=0.0)
-    # ‖θ‖² = ‖w‖²/2.
+    # The regularizers differ by a factor of 2, because ‖θ‖² = ‖w‖²/2.
     assert np.allclose(matrix[:, 1] - matrix[:, 0], centralised([binary], 0.01), atol=1e-6)
 
 
@@ -196,7 +196,7 @@ def test_an_online_cost_is_a_batch_cost_of_one_sample(loss: MulticlassLoss) -> N
 
 
 def test_the_exact_hinge_step_is_at_its_edge() -> None:
-    """The exact hinge's step is the limit of the smooth one's."""
+    """The step of the exact hinge is the limit of the smooth hinge's steps."""
     linear = np.random.default_rng(3).standard_normal((D, C))
     steps = []
     for temperature in (0.0, 1e-4):

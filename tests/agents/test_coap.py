@@ -1,4 +1,4 @@
-"""CoAP by aiocoap over frames: answered or timed out, in order, whole, once, and the same in each run."""
+"""CoAP by aiocoap over frames: requests are answered once, whole and in order, or time out; equal runs are equal."""
 
 import asyncio
 import collections
@@ -32,7 +32,7 @@ from netsim.agents.protocols.coap import CoAP  # noqa: E402
 
 LINK = Link(rate=250e3, header_bits=136)
 ACKS = Radio(acks=True)
-"""Its MAC layer repeats frames, so that of a hundred CoAP messages at most one is lost at a loss of 30 %."""
+"""A radio whose MAC layer repeats frames: at a loss of 30 %, at most one CoAP message in a hundred is lost."""
 BODY = bytes(range(256)) * 16
 MAX_TRANSMIT_WAIT = 93.0  # RFC 7252, 4.8.2
 
@@ -45,7 +45,7 @@ class Patient(TransportTuning):  # type: ignore[misc]
 
 
 class Counter(resource.ObservableResource):
-    """A resource whose value counts the changes; it stores what is put."""
+    """A resource whose value is the number of its changes; it stores the payloads of PUT requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class Does(Part):
         return self.mote.coap
 
     async def get(self, uri: str = "coap://0/n", **more: Any) -> bytes:
-        """Return the payload of a response, or raise."""
+        """Return the payload of a response, or raise an error."""
         response = await self.coap.context.request(Message(code=GET, uri=uri, **more)).response
         assert response.code.is_successful(), response.code
         return bytes(response.payload)
@@ -131,7 +131,7 @@ def play(motes: Any, *, loss: float = 0.0, until: float = 300.0, medium: Any = N
 
 
 async def transfer(self: Does) -> None:
-    """Get 4 kB block-wise, then put them."""
+    """Get 4 kB block-wise, and then put them back."""
     self.found.append(await self.get("coap://0/body", transport_tuning=Patient()))
     request = Message(code=PUT, uri="coap://0/n", payload=BODY, transport_tuning=Patient())
     self.found.append((await self.coap.context.request(request).response).code)
@@ -176,7 +176,7 @@ def test_notifications_arrive_in_order_at_30_percent_loss() -> None:
 
 
 def test_runs_repeat_to_the_byte() -> None:
-    """Several observers, whom aiocoap keeps in a set; aiocoap draws from the node's own generator."""
+    """Runs repeat although aiocoap keeps observers in a set, because it draws from the node's own generator."""
     hashes = set()
     for _ in range(3):
         motes = {0: server()} | {node: client(observe) for node in range(1, 8)}
@@ -199,7 +199,7 @@ def test_observers_are_notified_in_the_order_in_which_they_came() -> None:
 
 
 def test_a_request_without_an_answer_ends_within_max_transmit_wait() -> None:
-    """RFC 7252, 4.2: five transmissions, the pauses doubled, the first of 2 to 3 s."""
+    """RFC 7252, 4.2: there are five transmissions; the first pause takes 2 to 3 s, and each next one twice as long."""
     waits = []
 
     async def ask(self: Does) -> None:
@@ -222,7 +222,7 @@ def test_a_request_without_an_answer_ends_within_max_transmit_wait() -> None:
 
 
 def test_a_repeated_request_is_carried_out_once() -> None:
-    """RFC 7252, 4.5; most of the server's acknowledgements are lost."""
+    """RFC 7252, 4.5: requests are repeated, because most of the server's acknowledgements are lost."""
 
     async def put(self: Does) -> None:
         for k in range(20):
@@ -247,7 +247,7 @@ def test_a_late_answer_comes_in_a_message_of_its_own() -> None:
     motes = {0: server(), 1: client(ask)}
     run = play(motes, until=60.0)
     assert motes[1].app.found == [b"at last", 5]
-    assert list(run.on_air["sender"]) == [1, 0, 0, 1]  # GET, empty ACK, response, ACK
+    assert list(run.on_air["sender"]) == [1, 0, 0, 1]  # the frames are GET, empty ACK, response and ACK
 
 
 @pytest.mark.parametrize("keeps_state", [False, True])
@@ -272,7 +272,7 @@ def test_a_server_that_crashes_in_the_middle_answers_again(keeps_state: bool) ->
     lengths = [what for _, what in (each for each in motes[1].app.found if isinstance(each, tuple))]
     assert [each for each in lengths if isinstance(each, int)] == [4096, 7, 4096, 7]
     assert run.ended_at == 2000.0
-    assert motes[0].app.counter.value > 150  # its other part restarted, too
+    assert motes[0].app.counter.value > 150  # the mote's other part restarted as well
 
 
 def test_a_client_that_crashes_begins_again() -> None:
@@ -326,7 +326,7 @@ def test_an_old_notification_is_told_from_a_new_one_by_simulated_time() -> None:
 
 
 def over(below: Callable[[Any], dict[str, Any]], motes: dict[Any, Mote]) -> dict[Any, Mote]:
-    """Return motes with additional parts: those of ``below(node)``."""
+    """Return motes with the additional parts that ``below(node)`` returns."""
     return {node: Mote(**below(node), **mote.parts) for node, mote in motes.items()}
 
 
@@ -344,7 +344,7 @@ def test_it_works_above_a_mac_layer(mac: Any) -> None:
 @pytest.mark.parametrize("names", [(0, 1, 2, 3), ("0", "1", "2", "3"), ((0, 0), (0, 1), (1, 0), (1, 1))])
 @pytest.mark.parametrize("mode", ["storing", "non-storing"])
 def test_over_rpl_all_nodes_ask_all(mode: str, names: Any) -> None:
-    """A line of four motes, whose ends are three hops apart; the root is the second."""
+    """The motes form a line of four, whose ends are three hops apart; the root is the second mote."""
 
     async def ask(self: Does) -> None:
         await asyncio.sleep(30)
@@ -382,7 +382,7 @@ def test_over_rpl_an_unknown_node_is_waited_for_and_readings_stay_readings() -> 
 
 
 COMMENT, NOTE = "1048576", "4194304"
-"""Severities of Wireshark's."""
+"""Wireshark's numbers for the severities of its expert information."""
 
 
 class Notes(RPL):
@@ -476,7 +476,7 @@ def test_over_rpl_tshark_reads_each_message_on_all_hops(mode: str, root: int, tm
 
 @pytest.mark.slow
 def test_a_client_in_a_process_of_its_own_asks_a_mote_over_the_border_router() -> None:
-    """docs/examples/border_router.py, over UDP of the loopback interface."""
+    """The script docs/examples/border_router.py runs over UDP on the loopback interface."""
     script, port = ROOT / "docs" / "examples" / "border_router.py", free_port()
     begin = f"import asyncio, runpy; script = runpy.run_path({str(script)!r}); "
     with subprocess.Popen([sys.executable, "-c", f"{begin}script['network_run']({port})"]) as network:
@@ -509,7 +509,7 @@ def test_a_node_is_asked_by_its_name(name: Any) -> None:
 
 
 def test_the_name_is_the_address_and_does_not_travel() -> None:
-    """A GET with a path segment of one letter: 4 bytes of header, 2 of token, 2 of option (RFC 7252, 3)."""
+    """A GET with a path of one letter has 4 bytes of header, 2 of token and 2 of option (RFC 7252, 3)."""
     heard = []
 
     class Hears(Part):
@@ -634,7 +634,7 @@ def test_both_sizes_of_blocks_are_negotiated() -> None:
 
 
 def test_a_node_can_be_copied_while_transfers_are_remembered() -> None:
-    """A node is pickled to another process (``workers``) and back."""
+    """With ``workers``, a node is pickled to another process and back."""
     motes = {0: server(1e4), 1: client(transfer)}
     play(motes, until=9.0)
     assert motes[0].coap.site._resources["n",]._block1._assemblies._items

@@ -1,4 +1,4 @@
-"""Algorithms with each coder: exact is float64, and whatever is coded, all come to the same model."""
+"""Algorithms with each coder: `Exact` sends float64, and with every coder the algorithms reach the same model."""
 
 from collections.abc import Callable
 from typing import Any

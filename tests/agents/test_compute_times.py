@@ -34,7 +34,7 @@ def learned(name: str, compute: Any, rounds: int = 25) -> tuple[list[np.ndarray]
 @pytest.mark.parametrize("name", SYNCHRONOUS)
 def test_stragglers_cost_a_synchronous_method_seconds_and_nothing_else(name: str) -> None:
     (plain, quick), (timed, slow) = learned(name, None), learned(name, SLOW)
-    # Shares are summed in order of arrival, which changes rounding.
+    # Shares are summed in order of arrival, which changes their rounding.
     np.testing.assert_allclose(timed, plain, rtol=0, atol=1e-12 if "weight" in vars(quick.agents[0]) else 0)
     for column in ("delivered", "wire_bits", "transmissions"):
         assert slow.rounds[column].tolist() == quick.rounds[column].tolist()
@@ -53,7 +53,7 @@ def paired(compute: Any, **given: Any) -> Any:
 def test_ad_psgd_takes_the_networks_times_in_place_of_its_own() -> None:
     times = {i: 2.0 if i == 2 else 0.25 for i in RING}
     run = paired(times, seconds=1e-3, spread=2.0)
-    # 20 rounds of 2.1 s each; computing an average takes 2 ms.
+    # There are 20 rounds of 2.1 s each.
     assert run.rounds["time_s"].iloc[-1] == pytest.approx(42.0)
     assert run.agents[2].steps == 20
     assert {run.agents[i].steps for i in RING if i != 2} == {int(42 / 0.252)}

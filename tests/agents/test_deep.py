@@ -1,4 +1,4 @@
-"""Deep feature maps, bandwidths, and how fast random features approach their kernel."""
+"""Deep feature maps, bandwidths, and the convergence of random features to their kernel."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_layers_come_from_one_seed_and_do_not_depend_on_those_after() -> None:
     assert (two[0].frequencies == RandomFourier(4, 7, seed=3).frequencies).all()
     other = fourier_layers(4, (7, 5), sigmas=(1, 1), seed=4)
     assert not np.allclose(two[1].frequencies, other[1].frequencies)
-    # Layers of the same shape have different frequencies, too.
+    # Layers have different frequencies even if their shapes are equal.
     square = fourier_layers(5, (5, 5, 5), sigmas=(1, 1, 1), seed=0)
     assert not np.allclose(square[1].frequencies, square[2].frequencies)
 

@@ -1,4 +1,4 @@
-"""Kernel expansions against direct re-fits (tests/oracle/dictionary.py), and against properties of projections."""
+"""Kernel expansions against direct new fits (tests/oracle/dictionary.py), and against properties of projections."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def column(weights: np.ndarray) -> np.ndarray:
 
 
 def distance(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]) -> float:
-    """Return ‖f − g‖ of two expansions, computed in full."""
+    """Return ‖f − g‖ of two expansions, computed from all inner products."""
     points = np.concatenate([first[0], second[0]])
     weights = np.concatenate([column(first[1]), -column(second[1])])
     return float(np.sqrt(max(np.vdot(weights, gaussian(points, points, SIGMA) @ weights), 0.0)))
@@ -43,7 +43,7 @@ def test_pruning_equals_direct_refits(classes: int | None, epsilon: float) -> No
             kept, expected, error = pruned(points, weights, epsilon, SIGMA)
             lost = model.prune(epsilon, model.add(x, v))
             removed += len(points) - len(model)
-            # Points in the order of the dictionary, which differs from the order of arrival within a batch.
+            # Compare sets, because the dictionary's order differs from the order of arrival within a batch.
             assert {tuple(point) for point in model.points} == {tuple(point) for point in points[kept]}
             order = [next(n for n in range(len(kept)) if (points[kept[n]] == point).all()) for point in model.points]
             assert column(model.weights) == pytest.approx(expected[order], abs=1e-7)
@@ -145,7 +145,7 @@ def test_rounding_errors_do_not_add_up(epsilon: float) -> None:
         full = np.concatenate([model.points, x]), np.concatenate([model.weights, v])
         lost = model.prune(epsilon, model.add(x, v))
         worst = max(worst, abs(distance(full, (model.points, model.weights)) - np.sqrt(lost)))
-    # The distance itself is known to the root of a rounding error.
+    # The distance is a root, so its error is the root of a rounding error.
     assert worst < 2e-6
     if epsilon == 0.05:
         assert model.gram @ model.inverse == pytest.approx(np.eye(len(model)), abs=1e-6)
@@ -161,7 +161,7 @@ def test_what_is_not_added_is_carried_by_the_others_even_where_the_kernel_matrix
     known = model.points.copy()
     model.add(x, v)
     assert len(model) < len(known) + 16
-    # A projection onto their span keeps the values at these points.
+    # A projection onto the span of these points keeps the function's values at the points.
     assert model(known) == pytest.approx(gaussian(known, x, 1.0) @ v, abs=1e-9)
 
 
@@ -191,7 +191,7 @@ def test_the_model_order_levels_off_over_50000_samples() -> None:
         model.prune(0.05, model.add(x, -2.0 / 32 * slope))
         orders.append(len(model))
     tenths = [max(part) for part in np.array_split(orders, 10)]
-    # With a constant step, no tenth of the stream needs more elements than the second, apart from chance.
+    # With a constant step, apart from chance, no later tenth of the stream needs more elements than the second.
     assert max(tenths[2:]) <= 1.1 * tenths[1]
     assert tenths[-1] <= 1.1 * tenths[4]
     assert max(orders) < 60

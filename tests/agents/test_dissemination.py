@@ -1,4 +1,4 @@
-"""Deluge: every mote gets the newest image, to the byte, whatever gets lost, and is nearly silent then."""
+"""Deluge: every mote gets the newest image to the byte, whatever frames are lost, and then sends almost nothing."""
 
 import asyncio
 from dataclasses import replace
@@ -15,7 +15,7 @@ from netsim.faults import Crash, LinkDown
 
 LINK, CSMA = Link(rate=250e3, header_bits=136), Radio()
 PAGE = 8 * 32
-"""Bytes of a page, with the settings below."""
+"""The bytes of a page with the settings below."""
 SMALL: dict[str, Any] = {"packet": 32, "page": 8, "imin": 0.5, "doublings": 6}
 
 
@@ -139,7 +139,7 @@ def test_those_who_agree_are_nearly_silent() -> None:
     spread(nx.complete_graph(6), image_of(2 * PAGE), 1100, does=[(100, count), (1099, count)])
     before, after = np.array(counts)
     more = after - before
-    # Trickle with k = 1 and intervals of 32 s: about one advertisement per interval from all six nodes together.
+    # With Trickle's k = 1 and intervals of 32 s, all six nodes together send about one advertisement per interval.
     assert more[:, 1:].sum() == 0
     assert 20 <= more[:, 0].sum() <= 2.5 * 1000 / 32
 

@@ -74,14 +74,14 @@ def test_lossy_links_double_nothing(mode: str) -> None:
     arrived = {node: len(agent.commands) for node, agent in agents.items() if node}
     lost = sum(len(agent.down.lost) for agent in agents.values())
     assert all(arrived[node] <= counts[node] for node in arrived)
-    # A hop with eight attempts at 0.49 fails once in 200.
+    # A hop of eight attempts, each with probability 0.49, fails once in 200.
     assert sum(arrived.values()) >= counts.total() - lost
     assert sum(arrived.values()) >= 0.9 * counts.total() > 100
 
 
 @MODES
 def test_a_mote_with_another_parent_is_reached_after_its_next_advertisement(mode: str) -> None:
-    """The ring 0-1-2-3-4-0: mote 2 is below 1 until their link ends."""
+    """On the ring 0-1-2-3-4-0, mote 2 has the parent 1 until their link is cut."""
     agents, [before, parent, after, now] = play(
         nx.cycle_graph(5),
         mode,
@@ -99,7 +99,7 @@ def test_a_mote_with_another_parent_is_reached_after_its_next_advertisement(mode
 
 @MODES
 def test_a_subtree_moves_with_its_mote(mode: str) -> None:
-    """The motes 2 and 3 hang below 1, and below 5 when that link has ended."""
+    """The motes 2 and 3 are below mote 1 and, after that link is cut, below mote 5."""
     graph = nx.Graph([(0, 1), (1, 2), (2, 3), (0, 4), (4, 5), (5, 2)])
     agents, given = play(
         graph,
@@ -154,7 +154,7 @@ def test_a_full_queue_refuses(mode: str) -> None:
 
 @MODES
 def test_clocks_that_are_behind_change_nothing(mode: str) -> None:
-    """Numbers begin with the clock, which may be below 0."""
+    """Sequence numbers start from the clock, which may be negative."""
     faults = [ClockSkew(node, offset=1000.0) for node in range(3)]
     agents, given = play(nx.path_graph(3), mode, 60, (40, lambda agents: agents[0].down.send(2, "x")), faults=faults)
     assert given == [True]

@@ -18,7 +18,7 @@ def test_beacons_give_the_inverse_of_the_share_received() -> None:
     for sequence in (7, 8):
         links.heard("a", sequence)
     assert math.isinf(links.etx("a"))
-    links.heard("a", 11)  # 9 and 10 were missed: 3 of 5 received
+    links.heard("a", 11)  # beacons 9 and 10 were missed, so 3 of 5 were received
     assert links.etx("a") == pytest.approx(5 / 3)
     for sequence in (12, 13, 14, 15):
         links.heard("a", sequence)

@@ -10,7 +10,7 @@ POINTS = np.random.default_rng(1).uniform(size=(40, 4))
 
 
 def mean_error(features: int, seeds: int = 24, **options: Any) -> float:
-    """Root mean square error of the approximate kernel over pairs of points and seeds."""
+    """Return the root mean square error of the approximate kernel over pairs of points and seeds."""
     exact = kernel_matrix(options.get("kernel", "gaussian"), POINTS, POINTS, options.get("sigma", 1.0))
     squares = []
     for seed in range(seeds):
@@ -61,7 +61,7 @@ def test_orthogonal_blocks_are_orthogonal_and_of_chi_length() -> None:
 
 def test_orthogonal_blocks_are_uniform_over_all_rotations_and_reflections() -> None:
     blocks = RandomFourier(3, 3 * 4000, orthogonal=True, seed=4).frequencies.reshape(4000, 3, 3)
-    # Each row is standard normal at its place in the block, too; half of the blocks are reflections.
+    # Rows at each position of the blocks are standard normal, too; half of the blocks are reflections.
     assert np.abs(blocks.mean(axis=0)).max() < 5 / np.sqrt(4000)
     assert np.abs((blocks**2).mean(axis=0) - 1.0).max() < 5 * np.sqrt(2 / 4000)
     reflections = np.mean(np.linalg.det(blocks) < 0.0)

@@ -1,4 +1,4 @@
-"""FedAvg and SCAFFOLD on a star, and AD-PSGD by arrival, equal their recursions, with and without lost frames."""
+"""FedAvg and SCAFFOLD on a star, and AD-PSGD, equal their recursions, with and without lost frames."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -61,7 +61,7 @@ def drawn_by(seed: int, rounds: int, size: int) -> list[list[int]]:
 
 
 def who_heard(run: Any, drawn: list[list[int]]) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the receivers of the model and the senders of received answers, for each round of the trace."""
+    """Return for each round, from the trace, the clients that received the model, and those whose answers arrived."""
     events = run.trace.table()
     got = events[events["event"] == "delivered"]
     down = {(int(row.time_s), row.receiver) for row in got.itertuples() if row.sender == 0}
@@ -201,7 +201,7 @@ def test_slow_links_and_lost_frames_cost_ad_psgd_little() -> None:
     for link in (Link(latency=0.4), Link(loss=0.1), Link(latency=0.4, loss=0.3)):
         models, run = follow(link, rounds=250, patience=1.0)
         assert np.linalg.norm(models[-1] - BEST, axis=1).mean() < 2 * far
-        # A frame may cross the end of a round.
+        # Frames may arrive after the end of their round, but none counts as late.
         assert run.ledger.table([])["late"].item() == 0
 
 

@@ -60,7 +60,7 @@ def test_a_failed_root_is_replaced_and_time_goes_on() -> None:
 
 
 def test_drift_is_estimated_not_only_offset() -> None:
-    """Over the 300 s between two beacons, a drift of 50 ppm would accumulate to 15 ms."""
+    """Between beacons 300 s apart, a drift of 50 ppm that is not estimated would accumulate to 15 ms."""
     [end], _, clocks = errors(300.0 * 20 + 299, [300.0 * 20 + 290], nodes=2, period=300.0)
     assert abs(clocks[1].drift - clocks[0].drift) > 1e-6
     assert end[1] == pytest.approx(0, abs=1e-6)
@@ -79,7 +79,7 @@ def test_a_table_has_a_size(settings: Any, message: str) -> None:
         FTSP(**settings)
 
 
-# Return motes at random places, up to seven or more hops apart, with clock errors of 40 ppm and 2 s.
+# --- cold starts ------------------------------------------------------------------------------------------------------
 
 
 def sparse(seed: int, motes: int = 25) -> Deployment:
@@ -111,7 +111,7 @@ def play(site: Deployment, until: float, faults: Any = (), **kwargs: Any) -> Any
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_sparse_site_starts_cold_and_claims_nothing_that_is_wrong(seed: int) -> None:
-    """At every moment all nodes that report to be synchronised report the same time."""
+    """All nodes that claim to be synchronised report the same time at every moment."""
     said, agents = play(sparse(seed), 720.0)
     assert {agent.root for agent in agents.values()} == {0}
     assert max(max(times.values()) - min(times.values()) for times in said if times) < 2e-6
@@ -121,7 +121,7 @@ def test_a_sparse_site_starts_cold_and_claims_nothing_that_is_wrong(seed: int) -
 
 
 def test_time_goes_on_without_a_jump_when_a_root_is_gone() -> None:
-    """Stamps of the dead root and its successor continue one time; no node follows a root that is only repeated."""
+    """The successor continues the time of the dead root, and no node follows a root whose stamps are only repeated."""
     site = sparse(1)
     said, agents = play(site, 1500.0, [Crash(0, at=700.0)])
     alive = [{node: time for node, time in times.items() if node} for times in said[72:]]
@@ -141,7 +141,7 @@ def test_stamps_of_another_time_leave_the_regression() -> None:
     agent._settled = 9
     assert agent.is_synchronised
     assert agent.global_time(300.0) == pytest.approx(400.0)
-    # The better root has another clock, and the sequence numbers of the old root no longer count.
+    # The new root has another clock, and sequence numbers of the old root do not matter any more.
     agent._hear(1, 4, 7000.0, 240.0)
     assert not agent.is_synchronised
     assert agent.root == 1

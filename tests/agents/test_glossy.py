@@ -16,19 +16,19 @@ from netsim.radio.phy import Phy
 PRESET = presets.ieee802154(acks=False)
 CHIP = 0.5e-6
 SLOT = 1.5e-3
-# 9 bytes and 17 of headers, at 250 kbit/s.
+# The time of a payload of 9 bytes and headers of 17 bytes at 250 kbit/s.
 AIRTIME = 26 * 8 / 250e3
 
 
 def phy(concurrent_s: float) -> Phy:
-    """Return the preset's with a limit for frames that add up."""
+    """Return the preset's phy with a limit (s) within which concurrent frames add up."""
     assert PRESET.radio is not None
     assert PRESET.radio.phy is not None
     return replace(PRESET.radio.phy, concurrent_s=concurrent_s)
 
 
 def radio(concurrent_s: float = CHIP) -> Radio:
-    """Return a radio that sends at once."""
+    """Return a radio that sends immediately, without carrier sensing."""
     assert PRESET.radio is not None
     return replace(PRESET.radio, access="aloha", phy=phy(concurrent_s))
 
@@ -67,7 +67,7 @@ def flood(
 
 
 def share(agents: Mapping[Any, Flooded], floods: int) -> float:
-    """Return the share of floods that reached a node."""
+    """Return the share of floods that reached the nodes."""
     return sum(len(agent.got) for agent in agents.values()) / (len(agents) - 1) / floods
 
 
@@ -195,7 +195,7 @@ def test_one_link_is_crossed_as_often_as_the_initiator_sends() -> None:
 
 
 def errors(jitter: float, drift: float) -> list[float]:
-    """Return by how much nodes of a line miss the beginning of floods by the initiator's clock (s)."""
+    """Return the errors (s) of the starts of floods that the nodes of a line estimate, by the initiator's clock."""
     rng = np.random.default_rng(5)
     clocks = [ClockSkew(k, offset=rng.uniform(0, 5), drift=rng.uniform(-drift, drift)) for k in range(8)]
     _, agents = flood(nx.path_graph(8), 20, faults=clocks, jitter=jitter)
@@ -209,12 +209,12 @@ def errors(jitter: float, drift: float) -> list[float]:
 
 
 def test_all_nodes_know_when_a_flood_began() -> None:
-    """A slot's error is that of the clock in the 0.7 ms between two frames, and the jitter, which is always late."""
+    """A slot adds the clock's error in the 0.7 ms between two frames, and the jitter, which only delays."""
     assert max(map(abs, errors(0.0, 50e-6))) < 7 * 0.7e-3 * 2 * 50e-6
     late = errors(0.4e-6, 0.0)
     assert min(late) >= -7 * 0.4e-6
     assert max(late) <= 1e-9
-    # On a line, each relay delays by half of the jitter on average; the initiator adds none.
+    # On a line each relay adds half of the largest jitter on average; the initiator adds none.
     assert np.mean(late) == pytest.approx(-np.mean(range(7)) * 0.2e-6, rel=0.1)
 
 
@@ -224,7 +224,7 @@ def test_a_node_that_was_away_finds_the_floods_again() -> None:
 
 
 def test_a_node_listens_after_more_missed_floods_than_its_patience() -> None:
-    """After the initiator returns, its floods begin 0.3 s later."""
+    """The initiator's floods begin 0.3 s later after it returns, so nodes must listen to find them."""
     _, agents = flood(nx.path_graph(3), 20, faults=[Crash(0, at=3.5, until=9.3)], patience=2)
     for node in (1, 2):
         assert [reference for *_, reference, _ in agents[node].got] == pytest.approx(

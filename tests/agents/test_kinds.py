@@ -49,7 +49,7 @@ class Logger(Agent):
 
 @pytest.mark.parametrize("protocol", [CTP, RPL])
 def test_a_logger_beside_a_tree_is_no_parent(protocol: type[Collector]) -> None:
-    """The logger hears all motes of a line, and as a parent would cost 0."""
+    """The logger hears all motes of a line; if it were taken as a parent, its cost would be 0."""
     graph = nx.path_graph(4)
     graph.add_edges_from((9, node) for node in range(4))
     kind = reporting(protocol, 5.0, since=30.0)
@@ -62,7 +62,7 @@ def test_a_logger_beside_a_tree_is_no_parent(protocol: type[Collector]) -> None:
 
 
 def test_trees_of_two_protocols_stand_side_by_side() -> None:
-    """Two protocols, each with its own line of motes and its own sink, share one row and one medium."""
+    """Two protocols share one medium; each has its own line of motes and its own sink."""
     graph = nx.circulant_graph(8, [1, 2])
     kinds = [reporting(CTP, 10.0, since=60.0), reporting(RPL, 10.0, since=60.0)]
     agents: dict[Any, Any] = {node: kinds[node % 2](is_sink=node < 2) for node in graph}
@@ -149,7 +149,7 @@ def test_a_routing_protocol_that_hears_declares_its_kinds() -> None:
 
         class Chatty(Collector):
             def hear(self, frame: Any) -> None:
-                """Hear."""
+                """Process a frame."""
 
 
 @pytest.mark.parametrize("routing", [CTP, RPL])

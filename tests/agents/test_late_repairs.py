@@ -52,12 +52,12 @@ from tests.parts import slow
 
 
 def penalty(k: int) -> float:
-    """Return ρ of round k, which is another in each round and settles at RHO."""
+    """Return the ρ of round k, which changes in each round and converges to RHO."""
     return RHO * (1.0 + 2.0 * 0.97**k)
 
 
 RHOS = np.array([penalty(k) for k in range(1, ROUNDS + 1)])
-# Latency in rounds: frames are late and reordered even without loss.
+# The latency is up to 2.2 rounds, so frames are late and reordered even without loss.
 LATE = Link(loss=0.3, latency=latency.uniform(0.1, 2.2), reliability=Reliability("nack", window=100))
 
 METHODS: dict[str, tuple[Callable[..., Any], lossy.Step, lossy.Coding]] = {
@@ -133,7 +133,7 @@ def test_models_and_duals_follow_from_when_frames_were_heard(method: str, link: 
 
 LONG = 300
 CHANGING = schedule.piecewise({1: 0.2, 20: 0.5, 40: 0.3})
-# Whatever was lost in the first 60 rounds is repaired within the next.
+# All losses are in the first 60 rounds, and are repaired soon after.
 THEN_GOOD = loss.varying([0.3, 0.0], [60.0, 1e9])
 
 
@@ -156,7 +156,7 @@ ENDS: dict[str, Callable[[int], SharingAgent]] = {
 
 
 def ends(make: Callable[[int], SharingAgent], link: Link) -> tuple[Array, float]:
-    """Return the last models, and the largest number of Σ_i γ_i."""
+    """Return the final models, and the largest element of Σ_i γ_i."""
     agents = {i: make(i) for i in GRAPH}
     Network(GRAPH, link, seed=2).run(agents)
     duals = [agent.dual for agent in agents.values() if isinstance(agent, Dual)]

@@ -138,7 +138,7 @@ def test_a_semi_random_layer_starts_with_values_as_long_as_its_inputs() -> None:
 
 
 def test_parameters_of_semi_random_networks_are_counted_as_published() -> None:
-    """Table 5.3, 5.4 (20 + 20), 5.5, 5.6, and the text on figure 5.3: one output, no offsets."""
+    """The counts are those of tables 5.3, 5.4 (20 + 20), 5.5 and 5.6, and of the text on figure 5.3: no biases."""
     for inputs, width, count in (
         (96, 100, 19_700),
         (48, 20, 1_380),

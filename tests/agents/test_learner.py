@@ -33,7 +33,7 @@ def coke(node: int, **settings: Any) -> COKE:
 def played(
     method: Any = coke, *, begin: float = BEGIN, happens: Any = (), **wanted: Any
 ) -> tuple[netsim.Run, dict[int, Any]]:
-    """Run motes that keep time by FTSP and learn; on links so good that only collisions lose frames."""
+    """Run motes that synchronise by FTSP and learn, on links so good that only collisions lose frames."""
     site = Deployment(PLACES, preset=PRESET, drift_ppm=50, offset=1, seed=3)
     motes = {
         node: Mote(
@@ -91,7 +91,7 @@ def test_a_mote_that_was_down_takes_part_again(keeps: bool) -> None:
     spoken = run.ledger.table(["sender", "kind"]).set_index(["sender", "kind"])["offered"]
     assert 0 < spoken[2, "state"] < spoken[1, "state"]
     assert 0 < motes[2].learn.steps < ROUNDS
-    # A restarted mote keeps its model or not; its rounds count from the restart.
+    # A restarted mote counts its steps from before the crash only if it keeps its state.
     assert (motes[2].learn.steps > ROUNDS // 2) == keeps
     assert np.isfinite(motes[2].learn.theta).all()
 

@@ -26,7 +26,7 @@ each_link = pytest.mark.parametrize("link", LOSSY)
 def follow(
     task: Task, make: Callable[[Any], Any], link: Link | None = None, *, trace: bool = True
 ) -> tuple[Array, Any]:
-    """Return the models after each round, shape (rounds, N, D), and which frames arrived, by sender and receiver."""
+    """Return the models after each round, shape (rounds, N, D), and for each link which frames arrived."""
     models: list[Array] = []
 
     def watch(agents: Mapping[int, Any]) -> dict[str, float]:
@@ -144,7 +144,7 @@ def test_more_local_steps_need_fewer_rounds() -> None:
     """Logistic regression on a ring of ten: "local training accelerates convergence" (arXiv 2501.13516)."""
     needed = {tau: rounds_to(1e-6, tau) for tau in (1, 2, 5, 10)}
     assert needed[1] > 1.6 * needed[2] > 1.6 * 1.6 * needed[5]
-    # Once the local problems are almost solved, more local steps save no rounds.
+    # Once local problems are almost solved, additional local steps save no rounds.
     assert needed[5] < 1.2 * needed[10] < 1.5 * needed[5]
 
 

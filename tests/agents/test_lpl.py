@@ -19,7 +19,7 @@ RADIO = replace(PRESET.medium, access="aloha", max_frame_retries=0)
 
 
 def talking(kind: type[LPL]) -> type[LPL]:
-    """Return a class whose first node, if enabled, posts 100 messages to the second at random times."""
+    """Return a class whose first node, if switched on, posts 100 messages to the second at random times."""
 
     class Talks(kind):  # type: ignore[misc, valid-type]
         def __init__(self, posts: int, **kwargs: float) -> None:
@@ -88,14 +88,14 @@ def test_a_medium_that_chooses_when_to_send_is_refused(agent: Any) -> None:
 
 
 def waits(run: Run) -> Any:
-    """Return the time (s) from each post to its arrival, less the sender's own channel sampling."""
+    """Return the time (s) from each post to the arrival, without the time of the sender's channel sampling."""
     begins = [began + run.agents[0].listen for began, _ in run.agents[0].done]
     return np.array([time for time, *_ in run.agents[1].took]) - begins
 
 
 @pytest.mark.parametrize(("kind", "period"), [(XMac, 0.5), (ContikiMAC, 0.125)])
 def test_an_early_acknowledgement_halves_the_train(kind: type[LPL], period: float) -> None:
-    """A wake-up is uniform in the period: the wait has mean T/2 and deviation T/√12, and never exceeds T by much."""
+    """The receiver wakes at a uniform time in the period T, so waits have mean T/2, deviation T/√12 and maximum T."""
     wait = waits(play(kind, {0: 50}))
     assert wait.mean() == pytest.approx(period / 2, abs=4 * period / np.sqrt(12 * 50) + 5e-3)
     assert wait.std() == pytest.approx(period / np.sqrt(12), rel=0.25)
@@ -106,9 +106,9 @@ def test_without_it_a_train_lasts_a_period_and_wakes_everyone() -> None:
     long, short = (play(kind, {0: 50}, graph=nx.complete_graph(4)) for kind in (LPL, XMac))
     assert waits(long).min() > 0.5
     assert waits(long).max() < 0.52
-    # Energy of nodes that receive nothing, beyond their wake-ups.
+    # The time that nodes which are not addressed listen and receive, in addition to their wake-ups.
     excess = [(run.energy[["listen_s", "receive_s"]].iloc[2:].sum(axis=1) - 1.6).mean() for run in (long, short)]
-    # Half a period per message without early rejection, about one strobe with it.
+    # Without early rejection it is half a period per message; with it, about one strobe.
     assert excess[0] == pytest.approx(50 * 0.25, rel=0.2)
     assert excess[1] < 0.5
 
@@ -121,7 +121,7 @@ def test_two_senders_take_turns() -> None:
 
 @pytest.mark.parametrize("kind", [LPL, slow(XMac), slow(ContikiMAC)])
 def test_a_lossy_link_costs_few_messages(kind: type[LPL]) -> None:
-    """One of three frames is lost, but a wake-up meets several strobes, and data frames are repeated."""
+    """One frame in three is lost, but a waking node can receive several strobes, and data frames are repeated."""
     run = play(kind, {0: 50}, loss=0.3)
     assert len(run.agents[1].took) >= 35
     assert len({value for _, _, value in run.agents[1].took}) == len(run.agents[1].took)
@@ -148,7 +148,7 @@ def announcing(kind: type[LPL]) -> type[LPL]:
 
 @pytest.mark.parametrize("kind", [LPL, XMac, ContikiMAC])
 def test_a_message_to_all_reaches_each_neighbour_once(kind: type[LPL]) -> None:
-    """A train over a whole period meets each neighbour's wake-up, and is not acknowledged."""
+    """A strobe train of a whole period meets the wake-up of each neighbour, and is not acknowledged."""
     graph = nx.complete_graph(5)
     run = Network(graph, PRESET.link, medium=RADIO, seed=5).run({k: announcing(kind)() for k in graph}, until=90.0)
     for node in range(1, 5):
@@ -157,7 +157,7 @@ def test_a_message_to_all_reaches_each_neighbour_once(kind: type[LPL]) -> None:
     period = run.agents[0].period
     spent = run.energy[["listen_s", "receive_s"]].sum(axis=1)
     idle = 90.0 * (run.agents[0].listen / period if kind is not ContikiMAC else 2 * 128e-6 / period)
-    # Data follow the end of a strobe train, half a period on average; ContikiMAC repeats the data themselves.
+    # Nodes wait half a period on average for the data at the end of a train; ContikiMAC repeats the data instead.
     excess = (spent[1:] - idle).mean()
     if kind is ContikiMAC:
         assert excess < 20 * 0.015

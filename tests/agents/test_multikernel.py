@@ -307,7 +307,7 @@ def test_a_neighbour_that_was_never_heard_does_not_pull() -> None:
 def test_who_was_never_heard_is_believed_silent_where_a_censor_may_have_silenced_it(
     censor: Geometric | PowerLaw | Periodic | AtRandom, believed: bool
 ) -> None:
-    """Nothing arrives. With a threshold this is taken for silence; without one, or by a timetable, for loss."""
+    """No frame arrives. If the censor has a threshold, agents take this for silence, and otherwise for loss."""
     task = Task("path", 3)
     task.run("gossip", Exact(), Link(loss=1.0), censor)
     k = np.arange(1.0, ROUNDS + 1)

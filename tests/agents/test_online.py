@@ -60,7 +60,7 @@ class Task:
         return OnlineCost(samples, self.size, loss=self.loss, regularizer=self.share)
 
     def run(self, make: Callable[[int], Any]) -> tuple[Array, NDArray[np.bool_], Array]:
-        """Return models, senders, and squared errors, round by round."""
+        """Return the models, the senders and the squared errors of each round."""
         models: list[Array] = []
         spoken: list[list[int]] = []
         errors: list[list[float]] = []
@@ -468,7 +468,7 @@ def test_static_regret_is_sublinear_if_the_weights_grow_as_the_root_of_the_round
     grown = [regret_a_round(rounds, 0.3 * math.sqrt(rounds)) for rounds in doublings]
     assert all(b < 0.97 * a for a, b in pairwise(grown))
     assert grown[-1] > 0.0
-    # Weights that shrink make steps that grow until the method diverges.
+    # As the weights shrink, the steps grow until the method diverges.
     shrunk = [regret_a_round(rounds, 16.0 / math.sqrt(rounds)) for rounds in (500, 4000)]
     assert not shrunk[1] < 2.0 * shrunk[0]
 

@@ -123,7 +123,7 @@ def test_quantizer_error_is_at_most_half_a_cell(bits: int) -> None:
 
 
 def test_quantizer_range_covers_the_peak_in_single_precision() -> None:
-    peak = 1.0 + 2.0**-40  # exceeds 1, the nearest float32
+    peak = 1.0 + 2.0**-40  # a number that exceeds its nearest float32, which is 1
     step = 2 * float(np.nextafter(np.float32(1), np.float32(2))) / 4
     assert batch.uniform_quantizer(2)(np.array([peak, -peak])).tolist() == [1.5 * step, -1.5 * step]
 

@@ -200,7 +200,7 @@ def test_disagreement_does_not_fall_by_losing_replies() -> None:
         Network(GRAPH, Link(loss=lost), seed=1).run(learners, [watch])
         sums.append(seen)
     assert np.isnan(sums[2]).all()
-    # With c = 0 the models agree; the mean is over the replies that arrived.
+    # With c = 0 lost replies do not affect models; the disagreement is a mean over the replies that arrived.
     heard = ~np.isnan(sums[1])
     assert 0.3 < heard.mean() < 1.0
     assert np.nanmean(sums[1]) == pytest.approx(np.mean(np.array(sums[0])[heard]), rel=0.15)
@@ -226,7 +226,7 @@ def test_what_was_lost_is_left_out_and_counted() -> None:
     learners = agents(data(signs), Logistic(), ConstantPenalty(0.1), 0.1)
     run = Network(GRAPH, Link(loss=losses.bernoulli(0.3)), seed=1).run(learners)
     table = run.ledger.table(by="kind").set_index("kind")
-    # A lost request has no reply; a lost reply was sent in vain.
+    # A reply is missing if the request or the reply was lost.
     assert sum(learner.missing for learner in learners.values()) == table.loc["values", "lost"]
     assert 0 < table.loc["values", "lost"] < int(A.sum()) * ROUNDS
 

@@ -1,4 +1,4 @@
-"""Successive orthogonal projections on a network: against the serial recursion, the problem solved directly, theory."""
+"""Successive orthogonal projections on a network, against the serial recursion, the direct solution, and theory."""
 
 import asyncio
 import itertools
@@ -53,7 +53,7 @@ def chain(
     inputs = rng.random((count, 2))
     targets = np.sin(5 * inputs[:, 0]) + 0.3 * rng.standard_normal(count)
     if not isinstance(divergence, HalfSquare):
-        # Amounts from near 0 to about 1: inside the domains of both entropies.
+        # The targets are between 0 and 1, inside the domains of both entropies.
         targets = 1.0 / (1.0 + np.exp(-3.0 * targets))
     access = [[(3 * i + k) % (count - 1) for k in range(reads)] for i in range(agents)]
     weights = [0.5 + 0.1 * i for i in range(agents)]
@@ -247,7 +247,7 @@ def test_no_turn_moves_the_limit_of_many_agents_and_it_is_the_nearest_to_the_sta
         estimate.coefficients = coefficients
         np.testing.assert_allclose(estimate.project(goal.z[own]), goal.z[own], rtol=0, atol=1e-8)
         square += 0.1 * float(coefficients @ gram @ coefficients)
-    # The residual of (y, 0) is orthogonal to the limit; so smooth a kernel is singular up to rounding.
+    # The residual of (y, 0) is orthogonal to the limit. The tolerance allows for a kernel that is nearly singular.
     assert ensemble.targets @ goal.z == pytest.approx(square, rel=1e-6)
 
 
@@ -385,7 +385,7 @@ def test_a_kernel_without_a_function_inside_the_domain_is_refused() -> None:
 
 
 def version_bits(turns: list[Turn], copies: Callable[[int], int]) -> int:
-    """Return the bits that versions take in the messages of each turn: msgpack encodes one in 1, 2 or 3 bytes."""
+    """Return the bits of the versions in the messages of all turns: msgpack encodes a version in 1, 2 or 3 bytes."""
     return sum(copies(t.agent) * 8 * (1 + (t.version >= 128) + (t.version >= 256)) for t in turns)
 
 
@@ -397,7 +397,7 @@ def test_values_go_to_sharers_only_and_nothing_else_travels(order: str) -> None:
     links = watched.run.ledger.table()
     values = links[(links["kind"] == "values") & (links["offered"] > 0)]
     if order == "contention":
-        # An answer counts with its request.
+        # Answers have the same kind as their requests, so count only the requests.
         assert set(zip(values["sender"], values["receiver"], strict=True)) == sharers
     else:
         turns = {i: agent.taken for i, agent in watched.run.agents.items()}
@@ -544,7 +544,7 @@ def test_who_has_granted_a_claim_draws_no_timers_meanwhile(monkeypatch: pytest.M
     ensemble = Ensemble(np.eye(3), np.ones(3), [[0, 1], [1, 2]], regularizers=1.0, gram=linear)
     watched = watch(ensemble, "contention", 5, pause=1e-6, duration=1.0)
     assert len(watched.turns) == 10
-    # One draw per turn is its duration.
+    # There is about one random number per turn, its duration.
     assert draws < 100
 
 

@@ -1,4 +1,4 @@
-"""Published figures in shape: which methods converge linearly, and which stall."""
+"""The shapes of published figures: which methods converge linearly, and which ones stall."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ AGENTS, SIZE, SAMPLES, SHARE = 8, 40, 60, 0.05
 
 
 def regressions(own: float) -> list[LocalProblem]:
-    """Return linear regressions whose true vectors differ by ``own``, relative to what they have in common."""
+    """Return linear regressions whose true vectors differ by ``own``, relative to their common part."""
     rng = np.random.default_rng(0)
     common, found = rng.normal(size=SIZE), []
     for _ in range(AGENTS):

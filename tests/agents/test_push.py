@@ -98,7 +98,7 @@ def changing(graphs: Sequence["nx.DiGraph[int]"], rounds: int) -> tuple[Network,
 
 SCHEDULES = {
     "one peer": topology.one_peer_exponential(8),
-    # No single graph is connected, but the union of any three is.
+    # No single graph is connected, but the union of any three successive graphs is.
     "in turn": [nx.DiGraph(), nx.DiGraph(), nx.DiGraph()],
 }
 for _place, _graph in enumerate(SCHEDULES["in turn"]):
@@ -187,7 +187,7 @@ def test_lost_mass_makes_the_weights_vanish_and_running_sums_keep_them(kind: Any
         found[running_sums] = weights
     assert found[False][-1].max() < 1e-20
     assert found[True][200:].min() > 0.001
-    # Mass in flight or lost is missing until the next frame arrives.
+    # Mass that is in flight or lost is missing from the sum until the next frame arrives.
     assert found[True].sum(axis=1).max() <= 5.0 + 1e-9
 
 
@@ -213,7 +213,7 @@ def test_frames_that_come_twice_count_once() -> None:
 
 
 def test_what_no_link_takes_is_not_given_away() -> None:
-    """With a budget of zero each agent keeps its mass, and descends alone."""
+    """With a budget of zero, links take no frame, so each agent keeps its mass and descends alone."""
     task = Task(UNEVEN)
     agents = {i: SGP(task.problems[i], 30, eta=0.05) for i in UNEVEN}
     models, weights, run = follow(Network(UNEVEN, Link(budget=1.0)), agents)

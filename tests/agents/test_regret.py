@@ -93,7 +93,7 @@ def test_the_best_models_have_no_regret() -> None:
         dynamic.add(x[t], y[t], thetas=np.tile(least(x[t], y[t], 0.01)[1], (4, 1)))
     assert abs(static.value) < 1e-9
     assert abs(dynamic.value) < 1e-9
-    # One model for all rounds is no better than one model a round.
+    # A model per round has at most the loss of one model for all rounds.
     assert dynamic.best_loss < static.best_loss
 
 

@@ -1,4 +1,4 @@
-"""Requests: repeated after doubled pauses until answered, and each answered once."""
+"""Requests are repeated after doubling pauses until they are answered, and each is carried out once."""
 
 import asyncio
 from collections import Counter
@@ -81,7 +81,7 @@ def test_each_request_is_answered_once_under_heavy_loss_both_ways(acks: bool) ->
     assert set(calls.values()) == {1}
     assert {value for _, value in calls} >= {k for k, _ in answers}
     assert motes[0].calls.repeated > count
-    assert motes[1].calls.answered > count  # the same answers again
+    assert motes[1].calls.answered > count  # repeated requests get the same answers again
 
 
 def test_several_at_once_get_their_own_answers() -> None:
@@ -137,7 +137,7 @@ def test_an_answerer_that_crashes_in_between_answers_later() -> None:
     motes = {0: mote((1, 1), (1, 2), pause=9.0, timeout=1.0), 1: mote()}
     play(motes, faults=[Crash(1, at=8.0, until=12)])
     assert motes[0].app.found == [2, 4]
-    assert motes[1].calls.calls == [(0, 2)]  # a crash without state forgets the calls
+    assert motes[1].calls.calls == [(0, 2)]  # a mote that crashes without keeping its state forgets earlier calls
 
 
 def test_a_crash_of_the_asker_does_not_mix_its_requests_up() -> None:
@@ -191,7 +191,7 @@ def test_garbage_of_its_kinds_stops_nobody() -> None:
 
 
 def test_neighbours_are_told_apart() -> None:
-    """Their requests have the same numbers and values."""
+    """Requests of different neighbours are distinct even if their numbers and values are equal."""
     asks = [(1, k) for k in range(40)]
     motes = {0: mote(*asks, repeats=10), 1: mote(), 2: mote(*asks, repeats=10)}
     play(motes, loss=0.3, until=900)
@@ -199,7 +199,7 @@ def test_neighbours_are_told_apart() -> None:
 
 
 def test_clocks_that_are_behind_change_nothing() -> None:
-    """Numbers begin with the clock, which may be below 0."""
+    """Request numbers start from the clock, which may be negative."""
     motes = {0: mote((1, 1), (1, 2)), 1: mote()}
     play(motes, faults=[ClockSkew(0, offset=1000.0)], until=60)
     assert motes[0].app.found == [2, 4]

@@ -1,4 +1,4 @@
-"""CTP and RPL: trees without lasting loops, all readings at the sink, new parents where links die, quiet when calm."""
+"""CTP and RPL: no lasting loops, all readings at the sink, new parents after links die, few frames in calm times."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ RADIO = Radio(acks=True, max_frame_retries=0)
 
 
 def reporting(protocol: Any, every: float, since: float = 60.0) -> type[Any]:
-    """Return a protocol's agent that reports its reading's number every so many seconds."""
+    """Return a protocol's agent that reports the number of its reading every ``every`` seconds."""
 
     class Mote(protocol):  # type: ignore[misc]
         async def work(self) -> None:
@@ -73,7 +73,7 @@ def test_all_readings_reach_the_sink_over_a_tree(protocol: type[Collector], loss
     assert all(entry.value == [origin, number] for (origin, number), entry in arrived.items())
     early = {(name, number) for name, each in agents.items() for number in range(1, each.taken)}
     assert len(early) > 24 * 30
-    # A hop of eight transmissions with p = 0.64 fails once in 3500.
+    # A hop of eight transmissions, each with probability 0.64, fails once in 3500.
     assert len(early - set(arrived)) <= (0 if loss == 0 else 8)
 
 
@@ -174,7 +174,7 @@ def test_ctp_costs_are_the_sums_of_etx() -> None:
     run = collect(CTP, topology.path(5), 1000.0, loss=0.1, every=2.0)
     costs = [run.agents[node].cost for node in range(5)]
     assert costs[0] == 0
-    # 1/0.81 a hop, and some percent for the small windows.
+    # A hop costs 1/0.81; small windows of the estimator add some percent.
     for node, cost in enumerate(costs[1:], 1):
         assert cost == pytest.approx(node / 0.81, rel=0.2)
 
@@ -242,7 +242,7 @@ def test_rpl_ranks_grow_to_the_leaves() -> None:
 
 
 def test_rpl_is_quiet_when_calm() -> None:
-    """Imax is 4.096 s · 2^8 = 17.5 min: a node sends 10 DIOs in three hours, besides link probes."""
+    """Imax is 4.096 s · 2^8 = 17.5 min, so a node sends 10 DIOs in three hours, in addition to link probes."""
     run = collect(RPL, field(), 4 * 3600.0, every=600.0, probing=1e9)
     early = collect(RPL, field(), 3600.0, every=600.0, probing=1e9)
     dios = sum(each.dios for each in run.agents.values()) - sum(each.dios for each in early.agents.values())
@@ -322,7 +322,7 @@ def test_bad_input_is_refused_by_name(make: Callable[[], object], says: str) -> 
 @BOTH
 @pytest.mark.parametrize("keeps_state", [False, True])
 def test_who_crashed_is_heard_again(protocol: type[Collector], keeps_state: bool) -> None:
-    """The sink remembers readings from before a crash, and still counts the first ones after it as new."""
+    """The sink remembers readings from before a mote's crash, but must count the first ones after it as new."""
     kind = reporting(protocol, 5.0, since=5.0)
     agents = {node: kind(is_sink=node == 0) for node in range(2)}
     crash = netsim.faults.Crash(1, at=52.0, until=60.0, keeps_state=keeps_state)
@@ -341,7 +341,7 @@ def test_it_needs_acknowledgements() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "mac"), [(CTP, LPL), (RPL, XMac), (CTP, ContikiMAC), (RPL, TSCH), (CTP, TSCH)])
 def test_a_mac_layer_below_carries_beacons_and_data(protocol: type[Collector], mac: Any) -> None:
-    """A line of four; TSCH is joined within the minutes before the first reading."""
+    """The motes form a line of four; with TSCH they join within the minutes before the first reading."""
     kind, line = reporting(protocol, 30.0, since=200.0), nx.path_graph(4)
 
     def below(node: int) -> Any:
@@ -379,7 +379,7 @@ def test_rpl_takes_a_bad_link_where_there_is_no_better_one() -> None:
 
 
 def test_an_estimate_that_is_not_measured_fades() -> None:
-    """After a bad start a link is probed five times, at long intervals: one sample outweighs the old estimate."""
+    """A link with a bad first estimate is probed at long intervals, so one new sample outweighs the old estimate."""
     links = LinkEstimator()
     links.sent("a", 5, False)
     links.sent("a", 5, False)

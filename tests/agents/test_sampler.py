@@ -51,7 +51,7 @@ def test_all_motes_sample_each_slot_once_and_at_one_instant() -> None:
         own = sorted(each.app.at)
         assert own == list(range(own[0], own[-1] + 1))
         assert list(each.app.taken) == own
-        assert each.routing.taken in (len(own), len(own) - 1)  # the last is still to be reported
+        assert each.routing.taken in (len(own), len(own) - 1)  # the last sample may not be reported yet
 
 
 def test_readings_arrive_with_their_slot() -> None:
@@ -95,7 +95,7 @@ def test_without_a_common_time_nothing_is_sampled() -> None:
         is_synchronised = False
 
         async def run(self) -> None:
-            """End at once."""
+            """Return immediately."""
 
     motes = play(lambda node: Mote(time=NoTime(), routing=CTP(is_sink=node == 0), app=Notes(10.0)), 60)
     assert [each.app.taken for each in motes.values()] == [{}] * 4

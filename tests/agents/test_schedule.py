@@ -102,7 +102,7 @@ def test_a_step_of_each_round() -> None:
 
 
 def test_a_penalty_that_doubles_every_so_many_rounds() -> None:
-    """DKLA whose ρ changes after 20 rounds: eqs. 18 with the current ρ, in the step and in the dual."""
+    """DKLA with a ρ that changes after 20 rounds uses the current ρ in eqs. 18, in the step and in the dual."""
     task = Task("random", 0)
     penalty = schedule.doubling(RHO, 20)
     models, _ = task.run(lambda i: DKLA(task.problems[i], 50, rho=penalty))

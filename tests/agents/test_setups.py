@@ -1,4 +1,7 @@
-"""Impossible setups are refused before the run, or noted once: shared MACs, no sink, two roots, powers, degrees."""
+"""Impossible setups are refused before the run, and doubtful ones noted once: shared MACs, no sink, two roots, ….
+
+Also powers that no radio has, and coordinates in degrees.
+"""
 
 import warnings
 from dataclasses import replace

@@ -93,7 +93,7 @@ class AtOnce(DKLA):
 
 
 class OwnLearning(GossipOMKL):
-    """A method of a user's, which learns in another way."""
+    """A user's method that learns in another way."""
 
     def after_sharing(self) -> None:
         super().after_sharing()
@@ -168,7 +168,7 @@ class Problem:
         return OnlineCost(samples, size, loss=self.loss, regularizer=0.01)
 
     def happen(self) -> None:
-        """Have somebody change agents during the run."""
+        """Schedule changes of agents during the run, as faults or a user would make them."""
         rng, period = self.rng, self.network.round_period
         names = list(self.graph)
         for _ in range(rng.integers(0, 3)):
@@ -249,7 +249,7 @@ def state_of(agent: Any) -> list[Any]:
 
 
 def check(seed: int, methods: list[type[SharingAgent]], is_plain: bool) -> str:
-    """Check that all ways leave the same behind; return the error of the run."""
+    """Check that all ways give the same results; return the error of the run."""
     at_once, one_by_one, woken = (outcome(seed, way, methods, is_plain) for way in ("at once", "one by one", "woken"))
     assert at_once == woken
     assert one_by_one == woken
@@ -354,7 +354,7 @@ def test_the_usual_methods_speak_and_hear_at_once(method: type[SharingAgent], co
         vars(agent)["unheard"] = "kept"
     with said as all_rounds, said_each as said_one_by_one, heard_each as heard_one_by_one:
         Network(problem.graph).run(agents)
-    # Unbatched steps factor the matrices, and leave out neighbours until all were heard.
+    # The first steps are not batched: they factor matrices, and omit neighbours until all were heard.
     alone = 2 if method in (RFFDOKL, GossipOMKL) else 1 if method in (DKLA, COKE) else 0
     assert (len(all_rounds), len(said_one_by_one), len(heard_one_by_one)) == (9, alone, 0)
 

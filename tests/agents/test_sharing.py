@@ -1,4 +1,4 @@
-"""What neighbours know of one another's states, under all link faults."""
+"""The copies that neighbours have of each other's states, under all link faults."""
 
 import asyncio
 import pickle
@@ -261,7 +261,7 @@ def test_weights_that_are_none_are_refused_as_a_run_begins(weights: Any, says: s
 
 
 def test_whoever_has_no_weight_of_its_own_stays_where_it_is_until_it_hears_somebody() -> None:
-    # Doubly stochastic, and all weight is the neighbour's.
+    # The weights are doubly stochastic, and each agent gives all weight to its neighbour.
     agents = {i: CTA(each, 5, eta=0.1, weights={i: 0.0, 1 - i: 1.0}) for i, each in enumerate(problems(2))}
     models, _ = models_by_round(agents, topology.complete(2), Link(loss=1.0))
     assert np.isfinite(models).all()

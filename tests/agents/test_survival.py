@@ -128,7 +128,7 @@ def test_edge_duals_follow_from_which_frames_arrived(method: str) -> None:
 
 
 def long_run(way: Duals, lost: float, rounds: int = 1200, **given: Any) -> tuple[float, Watch]:
-    """Return the distance of the last models from the centralised optimum, and the records of the run."""
+    """Return the distance of the final models from the centralised optimum, and the records of the run."""
     watch, _ = run_of(lambda i: DKLA(problem(i), rounds, rho=RHO, duals=way, **given), Link(loss=lost))
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
     return float(np.abs(watch.thetas[-1] - best).max()), watch
@@ -308,7 +308,7 @@ def test_after_a_crash_the_agents_find_the_optimum_again(way: Duals, keeps_state
     assert played[0] == [*range(1, 601), *range(602, 1051)]
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
     error = max(np.abs(agent.theta - best).max() for agent in agents.values())
-    # A grid of a finite step ends within some steps.
+    # With a grid of finite step, the error ends within some steps of the grid.
     assert error < (0.05 if isinstance(way, CodedSums) else 1e-8)
 
 

@@ -122,7 +122,7 @@ def test_beer_follows_from_which_frames_arrived(link: str) -> None:
 
 @each_link
 def test_dpsgd_follows_from_which_frames_arrived(link: str) -> None:
-    """The mean leaves out a neighbour never heard, and uses the last model of one not heard in this round."""
+    """The mean omits a neighbour that was never heard, and uses the last model of one not heard in this round."""
     seen, run = play(PLAIN["D-PSGD"], LOSSY[link])
     x, copies = np.zeros(SHAPE), [dict[int, Array]() for _ in W]
     for heard, found in zip(lossy.arrivals(run, ROUNDS), seen.models, strict=True):

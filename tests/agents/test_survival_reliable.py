@@ -1,4 +1,4 @@
-"""Methods over reliable links: exact with acknowledgements or repairs, met again at key frames."""
+"""Methods over reliable links: exact with acknowledgements or repairs; with key frames, copies become equal again."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,7 +45,7 @@ def apart(make: Callable[[int], Any], link: Link) -> tuple[float, float, float]:
 @pytest.mark.parametrize(
     ("method", "way", "link"),
     [
-        # Each method once, each way over each link once.
+        # The quick tests have each method once, and each way over each link once.
         (name, way, link) if (place + (way == "ack")) % 4 == 2 * (link == "burst") else slow(name, way, link)
         for place, name in enumerate(ADMM)
         for way in ("ack", "nack")
@@ -105,7 +105,7 @@ def test_late_frames_are_done_in_their_place() -> None:
             self.sender, self.round, self.payload = "n", number, np.array([value])
 
     truth = {1: 1.0, 3: 4.0, 4: -2.0, 7: 5.0}
-    # Maps the round of hearing to the rounds of the frames heard.
+    # {round of hearing: rounds of the frames heard then}.
     arrives = {1: [1], 4: [4], 6: [3], 9: [7]}
     copies = Copies(("n",), (1,))
     repairs = Repairs(copies, np.zeros(1))

@@ -76,7 +76,7 @@ def test_all_channels_have_their_turn() -> None:
     run = play(nx.path_graph(2), line(2, 320, apart=1e-3), 1500.0)
     used = Counter(run.agents[0].used)
     assert set(used) == set(HOPPING)
-    # 20 on average; in some cells a beacon takes precedence.
+    # Each channel is used 20 times on average; in some cells a beacon takes precedence.
     assert all(10 <= count <= 30 for count in used.values())
 
 
@@ -101,7 +101,7 @@ def test_a_jammed_channel_costs_its_share_only(hopping: tuple[int, ...], left: f
         agents = line(2, 160, apart=1e-3, hopping=hopping, retries=0, slotframe=25, beacons=5.0)
         run = play(nx.complete_graph(3), {**agents, 2: jammer}, 800.0, powers=powers)
         done.append(sum(run.agents[1].done))
-    # Some meet a beacon of the root, with or without the jammer.
+    # Some messages collide with a beacon of the root, with or without the jammer.
     assert done[0] > 140
     assert done[1] == pytest.approx(left * done[0], abs=6)
 
@@ -189,7 +189,7 @@ def test_a_network_follows_its_root_when_that_returns_with_another_time() -> Non
         async def work(self) -> None:
             while True:
                 await asyncio.sleep(self.rng.uniform(1, 2))
-                # Acknowledgements of the time source keep a clock, too.
+                # Acknowledgements of the time source also synchronise the clock.
                 await self.post(self.to, 0)
 
     agents: dict[int, netsim.Agent] = {
@@ -202,7 +202,7 @@ def test_a_network_follows_its_root_when_that_returns_with_another_time() -> Non
 
 
 def test_beacons_must_be_no_more_frequent_than_the_cells_that_take_them() -> None:
-    """Otherwise a node finds its clock wrong before it can have heard the next beacon."""
+    """With more frequent beacons than cells, a node would lose synchronisation before it can hear the next beacon."""
     with pytest.raises(netsim.BadInput, match=r"^beacons = 0\.01: must be a number >= 0\.07$"):
         TSCH(slotframe=7, beacons=0.01)
 

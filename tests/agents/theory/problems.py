@@ -1,4 +1,4 @@
-"""Small problems for the theorems, and runs of netsim's agents that keep every round's arrays."""
+"""Small problems for the theorems, and runs of netsim's agents that store the arrays of every round."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ GRAPHS: dict[str, Callable[[], "nx.Graph[int]"]] = {
 CASES = [
     (graph, seed) if list(GRAPHS).index(graph) == seed else slow(graph, seed) for graph in GRAPHS for seed in range(3)
 ]
-"""Three graphs and three seeds; the quick tests have each graph and each seed once."""
+"""Combinations of three graphs and three seeds; the quick tests have each graph and each seed once."""
 
 
 class Ridge:

@@ -91,7 +91,7 @@ def test_printed_delta_promises_too_much() -> None:
 
 
 def test_the_norm_without_root_fails_for_small_targets() -> None:
-    # COKE's (34) has ‖Θ − Θ*‖ in place of its square; scaling the targets by 10⁻³ scales the two sides differently.
+    # COKE's eq. 34 prints ‖Θ − Θ*‖ in place of its square: scaling the targets by 10⁻³ scales its sides differently.
     ridge = Ridge("ring", 0, scale=1e-3)
     energy, error = energies(ridge, 0.05, 20)
     assert np.all(error[1:] ** 2 <= energy[:-1] / curvature_of(ridge).m)

@@ -98,7 +98,7 @@ def test_all_values_of_a_run_are_found_once(monkeypatch: pytest.MonkeyPatch) -> 
     first = next(of_lead(alpha=Chosen()).cells())
     setup, method = first.setup(), first.method
     assert isinstance(method, Method)
-    # As a study does: for one agent in a check, and for all in the run.
+    # A study also creates agents in this way: one agent for a check, and all agents for the run.
     assert len(method.agents(setup, [0])) == 1
     assert len(method.agents(setup)) == 6
     assert asked == ["guaranteed"]

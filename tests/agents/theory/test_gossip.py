@@ -129,7 +129,7 @@ def lead_end(ridge: Ridge, coder: Coder, parameters: Mapping[str, float], rounds
 
 
 def test_lead_converges_in_its_range_and_not_with_the_default() -> None:
-    # 2 of 6 random elements on a complete graph: C = 2.
+    # For a coder that sends 2 of 6 random elements, C = 2.
     ridge = Ridge(topology.complete(6), 0, size=SIZE, regularizer=3.0)
     coder = RandomK(2, unbiased=True)
     agents = ridge.agents(LEAD, 10, eta=0.1, gamma=0.1, coder=coder)
@@ -219,7 +219,7 @@ def test_bits_of_gossip_omkl_are_predicted_exactly(graph: str, seed: int, coder:
     predicted = theory.bounds(agents, of, 20)["predicted_payload_bits"]
     counted = Network(of, seed=1).run(agents).rounds["payload_bits"].to_numpy()
     np.testing.assert_array_equal(counted, predicted)
-    # The letter's b bits an element leave out the sign.
+    # The paper's b bits per element do not include the sign.
     norms = KERNELS if coder.by_row else 1
     without = qsgd_bits(KERNELS, FEATURES, coder.bits, norms=norms, sign=False)
     assert predicted[0] / len(of) - without == KERNELS * FEATURES
@@ -247,7 +247,7 @@ def test_omkl_bounds_hold_and_are_vacuous(graph_name: str, seed: int) -> None:
     # With the zero model as θ* the bound holds, and exceeds the zero model's whole loss.
     assert loss - zero <= bound <= 2 * LOOSEST_REGRET * loss
     assert bound > zero
-    # (15) prints L for L², which is too small a term for L > 1.
+    # Eq. 15 prints L in place of L², which makes the term too small for L > 1.
     printed, right = (
         omkl_regret_bound(5, 60, 3, eta=eta, lipschitz=4.0, rate=rate, theta_norm=0.0, printed=way)
         for way in (True, False)

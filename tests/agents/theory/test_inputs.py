@@ -17,7 +17,7 @@ from tests.parts import message_of
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_spectra_are_those_of_the_incidence_matrices(graph: str) -> None:
     of = GRAPHS[graph]()
-    # Each edge is two arcs.
+    # Each edge counts as two arcs.
     arcs = [(a, b) for pair in of.edges for a, b in (pair, pair[::-1])]
     signed, unsigned = np.zeros((2, len(of), len(arcs)))
     for k, (a, b) in enumerate(arcs):
@@ -48,7 +48,7 @@ def test_curvature() -> None:
     ridge = Ridge("ring", 0)
     found = Curvature.of(ridge.costs)
     assert found is not None
-    # Remark 3 of COKE prints squares, and 1/T for 2/T.
+    # Remark 3 of COKE prints the squares of the eigenvalues, and 1/T in place of 2/T.
     grams = [cost.features.T @ cost.features / len(cost.targets) for cost in ridge.costs]
     values = np.array([np.linalg.eigvalsh(2 * gram + 2 * 2.0 / 5 * np.eye(3)) for gram in grams])
     assert (found.m, found.M) == pytest.approx((values.min(), values.max()))
@@ -84,7 +84,7 @@ def test_contractions_hold(coder: Coder) -> None:
         ratios.append(np.mean(np.sum((found_x - x) ** 2, axis=1)) / (x @ x))
         if found.unbiased:
             assert np.linalg.norm(found_x.mean(axis=0) - x) < 0.25 * np.linalg.norm(x)
-    # 15 % for the statistical error of the means.
+    # The tolerance of 15 % allows for the statistical error of the means.
     assert max(ratios) <= 1.15 * min(found.variance, 1 - found.delta) + 1e-12
     if isinstance(coder, Ternary):
         assert max(ratios) == pytest.approx(found.variance, rel=0.1)

@@ -110,7 +110,7 @@ def test_what_koppel_et_al_promise_is_told_and_has_no_column() -> None:
     given = {"samples": 64, "agents": 3, "compare": False}
     found = catalogue.find_study("polk").execute(**given, theory=True)
     assert not [name for name in found.rounds if name.startswith(("bound_", "predicted_"))]
-    # 2 P √(Vη)/λ, and √(2V ln 5/λ).
+    # These are 2 P √(Vη)/λ, and √(2V ln 5/λ).
     radius = "the radius is at least 8.5e+04 (zero model: at most 3.1e+03)"
     assert found.notes[0] == f"draw 0: theorem 1 of Koppel et al.: vacuous here, {radius}."
     assert found.notes[1].endswith(f"at most {0.01 * (6 * 3) ** 0.5:.2g}.")

@@ -119,7 +119,7 @@ def test_copies_are_within_the_lemma(graph: str, seed: int, censor: Any, coder: 
 
 
 def test_the_lemma_without_root_fails() -> None:
-    # 8 agents with 8 elements, and θ̂_1 = Q(0) = Δ/2: ‖E_1‖² = 64/16, and ζ = √64/4.
+    # For 8 agents with 8 elements and θ̂_1 = Q(0) = Δ/2, ‖E_1‖² = 64/16, but ζ = √64/4.
     start = np.linalg.norm(Uniform(3, low=-2.0, high=2.0).encode(np.zeros((8, 8))).decode())
     zeta = copy_error_bound(8, 8, interval=0.5)
     assert start == pytest.approx(zeta) == pytest.approx(2.0)

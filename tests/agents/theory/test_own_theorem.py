@@ -43,7 +43,7 @@ def test_a_theorem_of_ones_own_stands_beside_the_run_where_frames_are_in_time() 
     assert (free["error"] <= free["bound_error"]).all()
     assert free["bound_error"].iloc[-1] < free["error"].iloc[0]
     assert slow["error"].tolist() == free["error"].tolist()
-    # Frames of limited uplinks may be late, as they are in the shorter rounds: nothing is promised there.
+    # Frames over limited uplinks may be late, as in the shorter rounds, so the theorem gives no bound there.
     assert slow["bound_error"].isna().all()
     assert quick["bound_error"].isna().all()
     assert slow["late"].iloc[-1] == 0 < quick["late"].iloc[-1]
@@ -52,7 +52,7 @@ def test_a_theorem_of_ones_own_stands_beside_the_run_where_frames_are_in_time() 
 
 @pytest.mark.slow
 def test_the_page_shows_the_errors_at_the_tuned_values() -> None:
-    """At what the script's tuning, of a minute, has chosen."""
+    """The values are those that the script's tuning, which takes a minute, has chosen."""
     chosen = {"methods.D-PSGD.eta": 0.114372, "methods.EXTRA.eta": 0.292499}
     chosen |= {"methods.mine.eta": 0.0174868, "methods.mine.beta": 0.911429}
     found = replace(EXPERIMENT, networks={"0.5 s, no limits": EXPERIMENT.networks["0.5 s, no limits"]})

@@ -1,4 +1,4 @@
-"""What the theorems promise at the settings of the papers' own experiments: the numbers of docs/theory.md."""
+"""The theorems' bounds for the settings of the papers' experiments, which are the numbers in docs/theory.md."""
 
 from math import ceil, log, sqrt
 
@@ -20,7 +20,7 @@ ROWS = [line for line in PAGE.partition("\n## ")[0].splitlines() if line.startsw
 
 
 def assert_told(number: float, word: str) -> None:
-    """Require a number in the row of the page's table that has a word, to two digits."""
+    """Assert that the row with ``word`` in the page's table contains a number, to two digits."""
     (row,) = (line for line in ROWS if word in line)
     assert float(row.split("|")[3].replace(",", "")) == pytest.approx(number, rel=0.05)
 

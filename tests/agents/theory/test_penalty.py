@@ -52,7 +52,7 @@ def test_radius_with_samples_drawn_at_random(graph: str, seed: int) -> None:
 
 
 class Recorded(Dictionary):
-    """A dictionary that keeps how far each pruning moved the function, squared."""
+    """A dictionary that stores the squared change of the function by each pruning."""
 
     moved: float = 0.0
 
@@ -88,7 +88,7 @@ def test_pruning_moves_the_gradient_and_separates_points_as_promised(graph: str,
 
     def watch(those: Mapping[int, Any]) -> dict[str, float]:
         moves.append(sum(agent.model.moved for agent in those.values()) ** 0.5 / ETA)
-        # At the sample before learning from it: |ℓ'| is 2√ℓ, and |Σ_j (f_i − f_j)| at most √(d_i Σ_j (f_i − f_j)²).
+        # Before learning from a sample, |ℓ'| is 2√ℓ, and |Σ_j (f_i − f_j)| is at most √(d_i Σ_j (f_i − f_j)²).
         slopes.extend(
             2 * agent.risk**0.5 + C * (len(of.adj[i]) * agent.disagreement) ** 0.5 for i, agent in those.items()
         )
@@ -96,11 +96,11 @@ def test_pruning_moves_the_gradient_and_separates_points_as_promised(graph: str,
 
     Network(of, seed=1).run(agents, [watch])
     epsilon = agents[0].epsilon
-    # Proposition 1, with √V for V.
+    # This is proposition 1 with √V in place of V.
     bound = projection_error_bound(epsilon, ETA, len(of))
     assert bound / 5 < max(moves) <= bound
     assert projection_error_bound(epsilon, ETA, len(of), printed=True) == pytest.approx(bound * len(of) ** 0.5)
-    # Corollary 2, which was 12 to 2,400 times too small.
+    # The bound of corollary 2 was 12 to 2,400 times smaller than the measured distance.
     apart = dictionary_separation(epsilon, ETA, max(slopes))
     for agent in agents.values():
         gram = kernel(agent.model.points, agent.model.points)
@@ -116,5 +116,5 @@ def test_disagreement_of_the_minimum(graph: str, seed: int) -> None:
     measured = pools.disagreement(minimum)
     tight, loose = disagreement_bound(best, C, pools.risk(minimum)), disagreement_bound(best, C)
     assert 1 < tight / measured < 10
-    # The algorithm ends elsewhere, within the second only.
+    # The algorithm ends at another point, for which only the second bound holds.
     assert pools.disagreement(pools.zero(C, both=False)) < loose < 30 * measured

@@ -59,7 +59,7 @@ def test_distances_are_predicted(sets: str, seed: int) -> None:
     backwards = list(reversed(range(len(of))))
     again = Sweep.of(of, backwards).distances(10)
     np.testing.assert_allclose(distances(of, 10, backwards)[1:], again, rtol=1e-5, atol=1e-7 * found[0])
-    # Theorem 2: no sweep moves away.
+    # Theorem 2: no sweep increases the distance.
     assert np.all(np.diff(found) <= 1e-12)
     assert np.all(found[1:] <= sweep.bound(40) + 1e-7 * found[0])
     assert sweep.rate <= sweep.norm < 1.0
@@ -100,7 +100,7 @@ def test_connected_ensembles() -> None:
     assert is_connected(ensemble(two, gram=linear))
     assert not is_connected(ensemble(two))
     assert is_connected(ensemble([[0, 1, 2], [0, 1, 2]]))
-    # Example 1 needs C(4, 2) = 6 shared examples for the kernel (1 + xᵀx')² on the plane, and has only dᵖ = 4.
+    # For the kernel (1 + xᵀx')² on the plane, C(4, 2) = 6 shared examples are required; example 1 states dᵖ = 4.
     assert not is_connected(ensemble([[*range(4), 4, 5], [*range(4), 6, 7]], gram=polynomial))
     assert is_connected(ensemble(six, gram=polynomial))
     assert is_connected(ensemble(four, gram=lambda x, z: linear(x, z) ** 2))
@@ -148,11 +148,11 @@ def test_the_error_of_features_needs_one_half_for_twice_the_regularizer() -> Non
     for count in (3, 10, 100):
         angles = x @ rng.normal(size=(2, count)) + rng.uniform(0, 2 * np.pi, count)
         features = np.sqrt(2 / count) * np.cos(angles)
-        # The least ε with ΦΦᵀ + λTI ≥ (1 − ε)(K + λTI), from which the proof derives λ/(1 − ε).
+        # This is the least ε with ΦΦᵀ + λTI ≥ (1 − ε)(K + λTI), from which the proof derives λ/(1 − ε).
         epsilon = 1 - np.linalg.eigvalsh(root @ (features @ features.T + 40 * regularizer * np.eye(40)) @ root)[0]
         error = feature_error(gram, features, regularizer)
         assert 0.5 * regularizer / (1 - epsilon) < error <= regularizer / (1 - epsilon)
-        # Theorem 3 has 2λ for any ε.
+        # Theorem 3 prints 2λ for any ε.
         printed.append(error <= 2 * regularizer)
         assert printed[-1] or epsilon > 0.5
     assert not all(printed)
