@@ -36,6 +36,8 @@ _COMMENT = re.compile(r"^[ \t]*#[^\r\n]*", re.MULTILINE)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
 _ROWS_SEARCHED = 1000  # `_thousands` looks for thousands separators in this many rows.
 _UNNAMED = re.compile(r"(Unnamed: \d+)?")
+_RETURN = re.compile(r"\r(?!\n)")
+_QUOTED_OR_RETURN = re.compile(rf'"[^"]*"|{_RETURN.pattern}')
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -68,6 +70,16 @@ def _without_comments(text: str) -> str:
         else:
             quoted ^= line.count('"') % 2 == 1
     return "".join(lines)
+
+
+def _with_line_feeds(text: str) -> str:
+    """Return a text whose lines end with line feeds if some end with a carriage return alone, as on old systems.
+
+    After such an empty line, pandas would drop an empty first cell, and so shift a row to the left.
+    """
+    if not _RETURN.search(text):
+        return text
+    return _QUOTED_OR_RETURN.sub(lambda found: found.group() if found.group().startswith('"') else "\n", text)
 
 
 def _delimiter_of(text: str) -> str:
@@ -182,7 +194,7 @@ def frame(path: Path, columns: Sequence[int] | None = None) -> "tuple[pd.DataFra
     except FileNotFoundError:
         raise BadInput(f"{path}: must be an existing file") from None
     given = text_of(data, str(path))
-    text = _without_comments(given)
+    text = _with_line_feeds(_without_comments(given))
     delimiter = _delimiter_of(text)
     line, names = _header_of(path, text, delimiter)
     decimal = _decimal_of(text, delimiter)

@@ -45,6 +45,9 @@ _BUFFER_SIZE = 1024
 # receiver for hours.
 _MAX_COLLISIONS = 256
 
+# numpy's limit. It holds for an array, but also for each field of an array with fields, which may be an array itself.
+_MOST_DIMENSIONS = 64
+
 # Caches for encoding and decoding arrays, because describing a dtype takes longer than all other work on a frame.
 # `_trailers` maps (dtype, shape) to (trailer, whether the dtype has fields). `_read_trailers` maps (description, size
 # of the array in bytes) to (dtype, shape, number of elements).
@@ -150,6 +153,13 @@ def _has_valid_units(dtype: np.dtype[Any]) -> bool:
     return dtype.kind not in "mM" or np.datetime_data(dtype)[1] > 0
 
 
+def _dimensions_within(dtype: np.dtype[Any]) -> int:
+    """Return the largest number of dimensions that fields of a dtype add to those of an array."""
+    if dtype.subdtype is not None:
+        return len(dtype.shape) + _dimensions_within(dtype.subdtype[0])
+    return max((_dimensions_within(part[0]) for part in (dtype.fields or {}).values()), default=0)
+
+
 def _read_trailer(trailer: bytes, raw: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
     """Return an array's dtype, shape and number of elements from its description.
 
@@ -163,6 +173,8 @@ def _read_trailer(trailer: bytes, raw: int) -> tuple[np.dtype[Any], tuple[int, .
     count = math.prod(shape)
     if dtype.hasobject or not _has_valid_units(dtype) or min(shape, default=0) < 0 or count * dtype.itemsize != raw:
         raise WireError(f"array of {raw} bytes cannot have dtype {dtype} and shape {tuple(shape)}")
+    if len(shape) + _dimensions_within(dtype) > _MOST_DIMENSIONS:
+        raise WireError(f"array of shape {tuple(shape)} cannot have dtype {dtype}: numpy could not read its fields")
     return dtype, tuple(shape), count
 
 
