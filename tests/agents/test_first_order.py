@@ -38,7 +38,7 @@ NONE = Exact()
 
 
 class Setting:
-    """A learning problem on a graph, with the arrays for the agents and for the recursions."""
+    """A learning problem on a graph, with the arrays that agents and recursions need."""
 
     def __init__(self, graph: str, seed: int = 0, even: bool = False) -> None:
         self.task = Task(graph, seed, even)
@@ -65,7 +65,7 @@ class Setting:
 
 
 def quantizer(coder: Any) -> Callable[[Array], Array]:
-    """Return the function from a vector to its decoded value, written independently of the coders."""
+    """Return the function x → decode(encode(x)) of a coder, written independently of netsim's coders."""
     if isinstance(coder, Uniform):
         return batch.uniform_quantizer(coder.bits)
 
@@ -133,7 +133,7 @@ def test_lead_equals_its_recursion(graph: str, coder: Any) -> None:
 
 @each_graph
 def test_without_coding_lead_is_nids(graph: str) -> None:
-    """NIDS is x ← (I + W)/2 (2x − x₋ − η(∇ − ∇₋)) (Li, Shi and Yan 2019, with one step size)."""
+    """NIDS (Li, Shi and Yan 2019) with one step size: x ← (I + W)/2 (2x − x₋ − η(∇ − ∇₋)); ₋ marks the last round."""
     at = Setting(graph)
     half = (np.eye(len(at.W)) + at.W) / 2.0
     before, slope = np.zeros(at.shape), at.gradient(np.zeros(at.shape))
@@ -241,7 +241,7 @@ def test_with_steps_of_one_size_they_reach_the_optimum(method: str) -> None:
 @pytest.mark.parametrize("coder", [slow(TopK(1)), Uniform(2), Sign()], ids=["top 1", "2 bits", "signs"])
 def test_over_a_star_they_reach_the_optimum(kind: Any, coder: Any) -> None:
     at = Setting("star", even=True)
-    # With one feature per message, convergence needs small steps.
+    # TopK(1) sends one element per message, and converges with small steps only.
     eta, rounds = (0.05, 500) if isinstance(coder, TopK) else (0.2, 120)
     models = at.run(kind, rounds=rounds, eta=eta, coder=coder)
     best = centralised(at.task.problems, LAMBDA)
@@ -256,7 +256,7 @@ def test_dpsgd_ends_beside_the_optimum_where_costs_differ() -> None:
 
 
 def test_pg_extra_finds_the_sparse_optimum() -> None:
-    """At the optimum the gradients sum to −N · weight · sign at nonzero elements, and to less in size at zeros."""
+    """Optimality: the gradients' sum s is −N · weight · sign(θ) where θ ≠ 0, and |s| < N · weight where θ = 0."""
     at = Setting("ring")
     weight = 0.05
     models = at.run(PGEXTRA, rounds=1500, eta=0.1, nonsmooth=L1(weight))

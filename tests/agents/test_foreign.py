@@ -126,7 +126,7 @@ def test_every_algorithm_says_what_to_cite() -> None:
 
     algorithms = [each for name in agents.__all__ if isinstance(each := getattr(agents, name), type)]
     cited = {each.__name__: each.citation() for each in algorithms if issubclass(each, Cited)}
-    # The table of neighbours is an internal base class.
+    # Base classes implement no published algorithm, so they cite nothing.
     bases = {"SharingAgent", "Dual", "Diffusion", "Push", "Tracking", "Collector", "Neighbors"}
     assert {"COKE", "CTA", "DKLA", "ODKLA", "GossipOMKL", "CHOCO", "PushDIGing", "GreedyPenalty"} <= set(cited)
     for name, reference in cited.items():

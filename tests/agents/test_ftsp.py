@@ -1,4 +1,4 @@
-"""FTSP: the nodes of a line agree on one root's time, with skewed clocks, and after the root fails."""
+"""FTSP: all nodes adopt one root's time, although their clocks are skewed and the root may fail."""
 
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ NODES = 8
 
 
 def errors(until: float, ask: list[float], faults: Any = (), nodes: int = NODES, **kwargs: Any) -> Any:
-    """Return, at given times (s), each node's global time minus node 0's clock, or None."""
+    """Return each node's global time minus node 0's clock at the times `ask` (s); None for unsynchronised nodes."""
     rng = np.random.default_rng(3)
     clocks = [ClockSkew(k, offset=rng.uniform(-5, 5), drift=rng.uniform(-50e-6, 50e-6)) for k in range(nodes)]
     agents = {node: FTSP(**kwargs) for node in range(nodes)}
@@ -36,7 +36,7 @@ def errors(until: float, ask: list[float], faults: Any = (), nodes: int = NODES,
 
 
 def test_all_nodes_of_a_line_know_the_roots_time() -> None:
-    """Each hop needs three new beacons, one a period, before it forwards the time; its regression then needs eight."""
+    """A hop receives one beacon per period: it forwards the time after three, and its regression needs eight."""
     period = 10.0
     late = (5 + 7 * 4 + 40) * period
     [early, end], agents, clocks = errors(late + 1, [1.0, late], period=period)
@@ -60,7 +60,7 @@ def test_a_failed_root_is_replaced_and_time_goes_on() -> None:
 
 
 def test_drift_is_estimated_not_only_offset() -> None:
-    """Between beacons 300 s apart, a drift of 50 ppm that is not estimated would accumulate to 15 ms."""
+    """Over the 300 s between two beacons, a drift of 50 ppm would accumulate to 15 ms."""
     [end], _, clocks = errors(300.0 * 20 + 299, [300.0 * 20 + 290], nodes=2, period=300.0)
     assert abs(clocks[1].drift - clocks[0].drift) > 1e-6
     assert end[1] == pytest.approx(0, abs=1e-6)
@@ -79,11 +79,8 @@ def test_a_table_has_a_size(settings: Any, message: str) -> None:
         FTSP(**settings)
 
 
-# --- cold starts ------------------------------------------------------------------------------------------------------
-
-
 def sparse(seed: int, motes: int = 25) -> Deployment:
-    """Return motes at random places, up to seven hops from each other or more, with clocks of 40 ppm and 2 s."""
+    """Return motes at random positions, in a network at least seven hops wide, with clock errors of 40 ppm and 2 s."""
     rng = np.random.default_rng(seed)
     while True:
         places = {node: tuple(rng.uniform(0.0, 100.0, 2).tolist()) for node in range(motes)}
@@ -94,7 +91,7 @@ def sparse(seed: int, motes: int = 25) -> Deployment:
 
 
 def play(site: Deployment, until: float, faults: Any = (), **kwargs: Any) -> Any:
-    """Return, every 10 s, the global times of the synchronised nodes."""
+    """Run FTSP, and return the synchronised nodes' global times, recorded every 10 s, and the agents."""
     agents = {node: FTSP(**kwargs) for node in site.positions}
     radio = replace(site.preset.radio, access="aloha")  # type: ignore[type-var]
     network = site.network(radio=radio, faults=faults, seed=1)
@@ -111,7 +108,7 @@ def play(site: Deployment, until: float, faults: Any = (), **kwargs: Any) -> Any
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_sparse_site_starts_cold_and_claims_nothing_that_is_wrong(seed: int) -> None:
-    """All nodes that claim to be synchronised report the same time at every moment."""
+    """All nodes that consider themselves synchronised agree on the time, at every moment of the run."""
     said, agents = play(sparse(seed), 720.0)
     assert {agent.root for agent in agents.values()} == {0}
     assert max(max(times.values()) - min(times.values()) for times in said if times) < 2e-6
@@ -121,7 +118,7 @@ def test_a_sparse_site_starts_cold_and_claims_nothing_that_is_wrong(seed: int) -
 
 
 def test_time_goes_on_without_a_jump_when_a_root_is_gone() -> None:
-    """The successor continues the time of the dead root, and no node follows a root whose stamps are only repeated."""
+    """The new root continues the time of the failed root; no node keeps following the failed root."""
     site = sparse(1)
     said, agents = play(site, 1500.0, [Crash(0, at=700.0)])
     alive = [{node: time for node, time in times.items() if node} for times in said[72:]]
@@ -141,7 +138,7 @@ def test_stamps_of_another_time_leave_the_regression() -> None:
     agent._settled = 9
     assert agent.is_synchronised
     assert agent.global_time(300.0) == pytest.approx(400.0)
-    # The new root has another clock, and sequence numbers of the old root do not matter any more.
+    # Root 1 has a lower identifier and another clock; its sequence numbers are independent of the old root's.
     agent._hear(1, 4, 7000.0, 240.0)
     assert not agent.is_synchronised
     assert agent.root == 1

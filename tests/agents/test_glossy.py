@@ -16,19 +16,19 @@ from netsim.radio.phy import Phy
 PRESET = presets.ieee802154(acks=False)
 CHIP = 0.5e-6
 SLOT = 1.5e-3
-# The time of a payload of 9 bytes and headers of 17 bytes at 250 kbit/s.
+# 9 bytes of payload and 17 bytes of headers at 250 kbit/s (s).
 AIRTIME = 26 * 8 / 250e3
 
 
 def phy(concurrent_s: float) -> Phy:
-    """Return the preset's phy with a limit (s) within which concurrent frames add up."""
+    """Return the preset's PHY, in which the powers of equal frames that begin within ``concurrent_s`` add up."""
     assert PRESET.radio is not None
     assert PRESET.radio.phy is not None
     return replace(PRESET.radio.phy, concurrent_s=concurrent_s)
 
 
 def radio(concurrent_s: float = CHIP) -> Radio:
-    """Return a radio that sends immediately, without carrier sensing."""
+    """Return a radio that sends without sensing the channel, as Glossy requires."""
     assert PRESET.radio is not None
     return replace(PRESET.radio, access="aloha", phy=phy(concurrent_s))
 
@@ -60,14 +60,14 @@ def flood(
     seed: int = 1,
     **kwargs: Any,
 ) -> tuple[Run, dict[Any, Flooded]]:
-    """Let node 0 flood a number of times over links of one strength."""
+    """Run floods from node 0 over identical links, and return the run and the agents."""
     network = Network(graph, link, medium=radio(concurrent_s), faults=faults, seed=seed)
     agents = {node: Flooded(node == 0, **kwargs) for node in graph}
     return network.run(agents, until=floods - 0.5), agents
 
 
 def share(agents: Mapping[Any, Flooded], floods: int) -> float:
-    """Return the share of floods that reached the nodes."""
+    """Return the share of floods received, averaged over all nodes but the initiator."""
     return sum(len(agent.got) for agent in agents.values()) / (len(agents) - 1) / floods
 
 
@@ -77,14 +77,14 @@ def kings(width: int, height: int) -> "nx.Graph[int]":
 
 
 def field(spacing: float, concurrent_s: float = CHIP, **kwargs: Any) -> Deployment:
-    """Return 8 by 5 motes, each within 5 m of its grid point (m)."""
+    """Return 40 motes on an 8 × 5 grid with ``spacing`` in metres; each coordinate deviates by up to 5 m."""
     rng = np.random.default_rng(2)
     places = {i: np.array((i % 8, i // 8)) * spacing + rng.uniform(-5, 5, 2) for i in range(40)}
     return Deployment({i: tuple(place) for i, place in places.items()}, phy=phy(concurrent_s), **kwargs)
 
 
 def flood_field(deployment: Deployment, floods: int = 10, **kwargs: Any) -> dict[Any, Flooded]:
-    """Let mote 0, in a corner, flood a number of times."""
+    """Run floods from mote 0, in a corner of the field, and return the agents."""
     agents = {node: Flooded(node == 0, **kwargs) for node in deployment.positions}
     plain = replace(radio(), phy=None)
     deployment.network(radio=plain, link=PRESET.link, seed=1).run(agents, until=floods - 0.5)
@@ -109,7 +109,7 @@ def test_relay_counters_are_distances_in_the_graph_over_links_without_loss() -> 
 
 
 def test_frames_of_one_slot_are_the_same_and_slots_alternate() -> None:
-    """The initiator sends in slots 0, 2, 4, a node n hops away in slots n, n + 2, n + 4."""
+    """The initiator sends in slots 0, 2, 4; a node n hops away sends in slots n, n + 2, n + 4."""
     graph = kings(3, 3)
     network = Network(graph, PRESET.link, medium=radio(), seed=1)
     run = network.run({node: Flooded(node == 0) for node in graph}, until=0.5, trace=True)
@@ -134,12 +134,12 @@ def test_a_flood_reaches_a_field_in_as_many_slots_as_its_good_links_need() -> No
 
 
 def test_radios_are_off_between_floods() -> None:
-    """A node n hops away listens for the guard time and n slots, then receives and sends three times each."""
+    """A node n hops away listens for the guard time and n slots, then receives three times and sends three times."""
     run, _ = flood(nx.path_graph(4), floods=21)
     table = run.energy.set_index("agent")
     on = (table["transmit_s"] + table["receive_s"] + table["listen_s"]) / 21
     for node in range(1, 4):
-        # A node also hears the first frames of neighbours further from the initiator.
+        # An upper limit: a node also receives the first frames of neighbours further from the initiator.
         most = 1e-3 + (node + 5) * SLOT + AIRTIME
         assert on[node] <= most + 1e-5
         assert on[node] == pytest.approx(most, rel=0.35)
@@ -160,7 +160,7 @@ def test_relays_later_than_a_chip_collide() -> None:
 
 
 def test_crystals_are_good_enough_and_oscillators_of_processors_are_not() -> None:
-    """Between slots the clock runs for 0.7 ms: an error of 0.03 us at 50 ppm, and of 13 us at 2 %."""
+    """A relay times 0.7 ms by its clock, with an error of 0.03 us at 50 ppm (crystal) and of 13 us at 2 %."""
     shares = [share(flood_field(field(20.0, drift_ppm=ppm), guard=25e-3), 10) for ppm in (50.0, 20_000.0)]
     assert shares[0] == 1.0
     assert shares[1] < 0.8
@@ -184,7 +184,7 @@ def test_reliability_rises_with_the_number_of_transmissions() -> None:
 
 
 def test_one_link_is_crossed_as_often_as_the_initiator_sends() -> None:
-    """The initiator always sends n times, so a flood fails with probability p^n."""
+    """The initiator always sends n times; each frame is lost with probability p, so a flood fails with p^n."""
     p, floods = 0.5, 600
     for n in (1, 2, 3):
         _, agents = flood(nx.path_graph(2), floods, link=PRESET.link.with_loss(loss.bernoulli(p)), n_tx=n, patience=20)
@@ -195,7 +195,7 @@ def test_one_link_is_crossed_as_often_as_the_initiator_sends() -> None:
 
 
 def errors(jitter: float, drift: float) -> list[float]:
-    """Return the errors (s) of the starts of floods that the nodes of a line estimate, by the initiator's clock."""
+    """Return the errors (s) of the nodes of a line in estimating when each flood began, one per node and flood."""
     rng = np.random.default_rng(5)
     clocks = [ClockSkew(k, offset=rng.uniform(0, 5), drift=rng.uniform(-drift, drift)) for k in range(8)]
     _, agents = flood(nx.path_graph(8), 20, faults=clocks, jitter=jitter)
@@ -209,12 +209,12 @@ def errors(jitter: float, drift: float) -> list[float]:
 
 
 def test_all_nodes_know_when_a_flood_began() -> None:
-    """A slot adds the clock's error in the 0.7 ms between two frames, and the jitter, which only delays."""
+    """Each hop adds the clock's error over the 0.7 ms between two frames, and a jitter, which is never negative."""
     assert max(map(abs, errors(0.0, 50e-6))) < 7 * 0.7e-3 * 2 * 50e-6
     late = errors(0.4e-6, 0.0)
     assert min(late) >= -7 * 0.4e-6
     assert max(late) <= 1e-9
-    # On a line each relay adds half of the largest jitter on average; the initiator adds none.
+    # Each relay on the line adds half of the maximum jitter on average; the initiator adds none.
     assert np.mean(late) == pytest.approx(-np.mean(range(7)) * 0.2e-6, rel=0.1)
 
 
@@ -224,7 +224,7 @@ def test_a_node_that_was_away_finds_the_floods_again() -> None:
 
 
 def test_a_node_listens_after_more_missed_floods_than_its_patience() -> None:
-    """The initiator's floods begin 0.3 s later after it returns, so nodes must listen to find them."""
+    """The initiator restarts with floods shifted by 0.3 s: nodes find them only by listening all the time."""
     _, agents = flood(nx.path_graph(3), 20, faults=[Crash(0, at=3.5, until=9.3)], patience=2)
     for node in (1, 2):
         assert [reference for *_, reference, _ in agents[node].got] == pytest.approx(
@@ -237,7 +237,7 @@ def test_a_node_listens_after_more_missed_floods_than_its_patience() -> None:
 
 @pytest.mark.parametrize(("period", "guard", "n_tx"), [(0.04, 0.01, 6), (0.04, 0.01, 10), (0.1, 0.08, 3)])
 def test_a_node_takes_a_flood_once_though_others_still_send_it(period: float, guard: float, n_tx: int) -> None:
-    """A node already listens for the next flood while the last one continues some hops away."""
+    """A node already listens for the next flood while distant nodes still relay the last flood."""
     _, agents = flood(nx.path_graph(12), 1, period=period, guard=guard, n_tx=n_tx)
     for node in range(1, 12):
         numbers = [number for number, *_ in agents[node].got]

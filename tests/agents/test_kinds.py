@@ -1,4 +1,4 @@
-"""Each protocol handles frames of its own kinds, and ignores and counts all others, whatever their payload."""
+"""Each protocol handles frames of the kinds it declares, and counts and ignores all other frames."""
 
 import asyncio
 from collections import Counter
@@ -49,7 +49,7 @@ class Logger(Agent):
 
 @pytest.mark.parametrize("protocol", [CTP, RPL])
 def test_a_logger_beside_a_tree_is_no_parent(protocol: type[Collector]) -> None:
-    """The logger hears all motes of a line; if it were taken as a parent, its cost would be 0."""
+    """The logger is a neighbour of all motes of a line; no mote may take it as its parent at cost 0."""
     graph = nx.path_graph(4)
     graph.add_edges_from((9, node) for node in range(4))
     kind = reporting(protocol, 5.0, since=30.0)
@@ -62,7 +62,7 @@ def test_a_logger_beside_a_tree_is_no_parent(protocol: type[Collector]) -> None:
 
 
 def test_trees_of_two_protocols_stand_side_by_side() -> None:
-    """Two protocols share one medium; each has its own line of motes and its own sink."""
+    """Even nodes run CTP and odd nodes RPL, each with its own sink, on one medium."""
     graph = nx.circulant_graph(8, [1, 2])
     kinds = [reporting(CTP, 10.0, since=60.0), reporting(RPL, 10.0, since=60.0)]
     agents: dict[Any, Any] = {node: kinds[node % 2](is_sink=node < 2) for node in graph}
@@ -77,7 +77,7 @@ def test_trees_of_two_protocols_stand_side_by_side() -> None:
 
 
 def test_kinds_of_mac_layers_and_of_routing_differ() -> None:
-    """Distinct kinds let both be parts of one mote."""
+    """A mote may combine a MAC, routing, FTSP and Glossy, so their frame kinds must not overlap."""
     routing, macs = set(CTP.kinds) | set(RPL.kinds), set(LPL.kinds) | set(TSCH.kinds)
     apart = [routing, macs, set(FTSP.kinds), set(Glossy.kinds)]
     assert sum(map(len, apart)) == len(set().union(*apart))
@@ -99,7 +99,7 @@ ANYTHING = st.recursive(
     ),
     max_leaves=8,
 )
-# Malformed payloads: lists of the usual parts, in any order.
+# Nearly valid payloads: lists of values that occur in valid payloads, in any order.
 NEARLY = st.lists(
     st.sampled_from(
         [0, 1, 255, 256, 2**16, -1, True, None, 0.5, float("nan"), float("inf"), 1e300, "a", [], {}, (1, 2)]
@@ -126,19 +126,19 @@ def test_no_payload_stops_a_protocol(name: str, says: list[tuple[str, Any]]) -> 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_no_protocol_takes_another_payload_for_its_own(name: str) -> None:
-    """Each kind has one form; numbers, None, arrays, dicts and lists of other lengths do not match it."""
+    """Each frame kind has one payload format; a payload in any other format is counted as foreign."""
     speaker = PROTOCOLS[name](False)
     odd: list[Any] = [5, 2.5, "x", b"x", {}, {"a": 1}, [], [1], [[1], [2]], (), np.zeros(2), np.array(3), [1] * 9, True]
     for kind in speaker.kinds:
         for payload in odd:
             if kind == "s" and type(payload) in (int, float):
-                continue  # seconds, of a strobe
+                continue  # a strobe's payload is a number of seconds
             assert not speaker.is_own(_Heard(kind, payload)), (kind, payload)
     assert speaker.foreign == Counter({kind: len(odd) - 2 * (kind == "s") for kind in speaker.kinds})
 
 
 class _Heard:
-    """The attributes of a frame that protocols use."""
+    """A stand-in for a frame, with the two attributes that `is_own` reads."""
 
     def __init__(self, kind: str, payload: Any) -> None:
         self.kind, self.payload = kind, payload
@@ -149,7 +149,7 @@ def test_a_routing_protocol_that_hears_declares_its_kinds() -> None:
 
         class Chatty(Collector):
             def hear(self, frame: Any) -> None:
-                """Process a frame."""
+                """Ignore the frame."""
 
 
 @pytest.mark.parametrize("routing", [CTP, RPL])

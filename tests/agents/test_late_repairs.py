@@ -1,4 +1,4 @@
-"""Late repairs under a varying penalty: each round is charged with its own ρ."""
+"""A frame repaired late enters the dual variables with the penalty ρ of the round in which it was sent."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -52,12 +52,12 @@ from tests.parts import slow
 
 
 def penalty(k: int) -> float:
-    """Return the ρ of round k, which changes in each round and converges to RHO."""
+    """Return ρ of round k, which decreases from round to round and converges to RHO."""
     return RHO * (1.0 + 2.0 * 0.97**k)
 
 
 RHOS = np.array([penalty(k) for k in range(1, ROUNDS + 1)])
-# The latency is up to 2.2 rounds, so frames are late and reordered even without loss.
+# The latency, in rounds, exceeds 1: frames are late and reordered even without loss.
 LATE = Link(loss=0.3, latency=latency.uniform(0.1, 2.2), reliability=Reliability("nack", window=100))
 
 METHODS: dict[str, tuple[Callable[..., Any], lossy.Step, lossy.Coding]] = {
@@ -92,7 +92,7 @@ METHODS: dict[str, tuple[Callable[..., Any], lossy.Step, lossy.Coding]] = {
 
 
 def noting(kind: type[Dual], heard: lossy.Heard) -> type[Dual]:
-    """Return a class of agents that also record the round in which each frame is heard."""
+    """Return a subclass that records in ``heard`` the first round in which each frame is received."""
 
     class Noting(kind):  # type: ignore[misc, valid-type]
         def hear(self, frames: Sequence[Frame], k: int) -> None:
@@ -133,7 +133,7 @@ def test_models_and_duals_follow_from_when_frames_were_heard(method: str, link: 
 
 LONG = 300
 CHANGING = schedule.piecewise({1: 0.2, 20: 0.5, 40: 0.3})
-# All losses are in the first 60 rounds, and are repaired soon after.
+# Losses end after round 60, so all lost frames are repaired soon afterwards.
 THEN_GOOD = loss.varying([0.3, 0.0], [60.0, 1e9])
 
 
@@ -156,7 +156,7 @@ ENDS: dict[str, Callable[[int], SharingAgent]] = {
 
 
 def ends(make: Callable[[int], SharingAgent], link: Link) -> tuple[Array, float]:
-    """Return the final models, and the largest element of Σ_i γ_i."""
+    """Return the final models, and the largest absolute element of Σ_i γ_i, the sum of the dual variables."""
     agents = {i: make(i) for i in GRAPH}
     Network(GRAPH, link, seed=2).run(agents)
     duals = [agent.dual for agent in agents.values() if isinstance(agent, Dual)]

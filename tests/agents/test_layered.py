@@ -1,4 +1,4 @@
-"""Networks on the array API: gradients, layers against other libraries, and the standard's functions."""
+"""Neural networks on the array API: gradients, layers compared with other libraries, and portability."""
 
 from itertools import product
 
@@ -33,7 +33,7 @@ NETWORKS: dict[str, Layered] = {
 
 
 def drawn(network: Layered, count: int = 9) -> tuple[Array, Array, Array]:
-    """Return parameters, samples and labels."""
+    """Draw parameters of a network, and samples and labels for it."""
     rng = np.random.default_rng(5)
     hot = np.eye(network.classes)[rng.integers(0, network.classes, count)]
     return 0.5 * rng.standard_normal(network.size), rng.standard_normal((count, network.inputs)), hot
@@ -138,7 +138,7 @@ def test_a_semi_random_layer_starts_with_values_as_long_as_its_inputs() -> None:
 
 
 def test_parameters_of_semi_random_networks_are_counted_as_published() -> None:
-    """The counts are those of tables 5.3, 5.4 (20 + 20), 5.5 and 5.6, and of the text on figure 5.3: no biases."""
+    """The counts are from tables 5.3, 5.4 (20 + 20), 5.5, 5.6 and the text on figure 5.3: one output, no biases."""
     for inputs, width, count in (
         (96, 100, 19_700),
         (48, 20, 1_380),

@@ -1,4 +1,4 @@
-"""A round-based method as a part of a mote equals the method itself when all frames arrive."""
+"""A round-based method inside a mote equals the same method run in rounds if all frames arrive."""
 
 import re
 import runpy
@@ -33,7 +33,7 @@ def coke(node: int, **settings: Any) -> COKE:
 def played(
     method: Any = coke, *, begin: float = BEGIN, happens: Any = (), **wanted: Any
 ) -> tuple[netsim.Run, dict[int, Any]]:
-    """Run motes that synchronise by FTSP and learn, on links so good that only collisions lose frames."""
+    """Run motes that learn by a common time from FTSP, on links so good that only collisions lose frames."""
     site = Deployment(PLACES, preset=PRESET, drift_ppm=50, offset=1, seed=3)
     motes = {
         node: Mote(
@@ -80,7 +80,7 @@ def test_motes_that_do_not_know_the_time_yet_miss_rounds_and_count_them_as_the_o
     assert all(0 < each.learn.steps < ROUNDS for each in motes.values())
     models = np.array([each.learn.theta for each in motes.values()])
     best = np.array([each.theta for each in in_rounds().values()])
-    # Up to the last common round, the models agree.
+    # The missed rounds are the first ones: the models still approach those of a complete run.
     assert np.linalg.norm(models - best) < 0.5 * np.linalg.norm(best)
 
 
@@ -91,7 +91,7 @@ def test_a_mote_that_was_down_takes_part_again(keeps: bool) -> None:
     spoken = run.ledger.table(["sender", "kind"]).set_index(["sender", "kind"])["offered"]
     assert 0 < spoken[2, "state"] < spoken[1, "state"]
     assert 0 < motes[2].learn.steps < ROUNDS
-    # A restarted mote counts its steps from before the crash only if it keeps its state.
+    # Without its state, a restarted mote counts its rounds from the restart.
     assert (motes[2].learn.steps > ROUNDS // 2) == keeps
     assert np.isfinite(motes[2].learn.theta).all()
 

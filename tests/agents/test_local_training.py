@@ -26,7 +26,7 @@ each_link = pytest.mark.parametrize("link", LOSSY)
 def follow(
     task: Task, make: Callable[[Any], Any], link: Link | None = None, *, trace: bool = True
 ) -> tuple[Array, Any]:
-    """Return the models after each round, shape (rounds, N, D), and for each link which frames arrived."""
+    """Return the models after each round, shape (rounds, N, D), and which frames arrived, by sender and receiver."""
     models: list[Array] = []
 
     def watch(agents: Mapping[int, Any]) -> dict[str, float]:
@@ -107,7 +107,7 @@ METHODS: dict[str, Callable[[Any, int], Any]] = {
         slow(name, link) if "top" in name or link not in ("burst", *["free"] * ("bits" in name)) else (name, link)
         for name in METHODS
         for link in [*LOSSY, "thin"]
-        # Sending few elements at a time takes many rounds.
+        # Top-k coding needs many rounds to converge, so it runs on one link only.
         if "top" not in name or link == "burst"
     ],
 )
@@ -132,7 +132,7 @@ def test_coded_frames_have_the_bits_of_their_coder_and_three_numbers() -> None:
     agents = {i: LTADMM(task.problems[i], 10, coder=Uniform(4), **STEPS) for i in task.graph}
     run = Network(task.graph).run(agents)
     assert run.ledger.transmissions == 20
-    # msgpack encodes each small number in one byte.
+    # A frame holds 4 bits per feature, a 32-bit scale, and three small integers, one byte each in msgpack.
     assert run.ledger.payload_bits == 20 * (4 * FEATURES + 32 + 3 * 8)
 
 
@@ -141,10 +141,10 @@ def test_coded_frames_have_the_bits_of_their_coder_and_three_numbers() -> None:
 
 @pytest.mark.slow
 def test_more_local_steps_need_fewer_rounds() -> None:
-    """Logistic regression on a ring of ten: "local training accelerates convergence" (arXiv 2501.13516)."""
+    """The paper's "local training accelerates convergence" (arXiv 2501.13516): logistic regression, a ring of ten."""
     needed = {tau: rounds_to(1e-6, tau) for tau in (1, 2, 5, 10)}
     assert needed[1] > 1.6 * needed[2] > 1.6 * 1.6 * needed[5]
-    # Once local problems are almost solved, additional local steps save no rounds.
+    # Once the local problems are almost solved, more local steps save no rounds.
     assert needed[5] < 1.2 * needed[10] < 1.5 * needed[5]
 
 

@@ -5,7 +5,7 @@ from netsim.agents.costs.local import LocalProblem
 from netsim.agents.costs.losses import Hinge, Logistic, LossFunction, Squared, SquaredHinge, by_name
 from netsim.errors import BadInput
 
-PREDICTIONS = np.linspace(-6.0, 6.05, 41)  # no prediction has a margin of 1, where the hinges have a kink
+PREDICTIONS = np.linspace(-6.0, 6.05, 41)  # no prediction at a margin of 1, where hinge losses have no derivative
 LOSSES: list[LossFunction] = [Squared(), SquaredHinge(), Logistic(), Hinge()]
 
 

@@ -1,4 +1,4 @@
-"""On links that lose, delay and duplicate frames, every method equals a recursion that is given the arrivals."""
+"""On links that lose, delay and duplicate frames, each method equals a recursion over the frames that arrived."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -157,6 +157,6 @@ def test_models_and_duals_follow_from_which_frames_arrived(method: str, link: st
     if "censored" in method or method.startswith(("Co", "QC", "COKE")):
         assert 0.02 < expected.sent.mean() < 0.98
     if link != "ideal":
-        # The arrivals have an effect: if every frame were received, the models would differ.
+        # The losses must matter: with all frames received the models differ.
         apart = np.abs(recursion(np.ones_like(arrived)).thetas - expected.thetas).max()
         assert apart > 1e-3

@@ -1,4 +1,4 @@
-"""Low-power listening: the cost of a wake-up, the length of a strobe train, and the nodes that it wakes."""
+"""Low-power listening: the cost of wake-ups, the length of strobe trains, and the nodes that trains wake."""
 
 import asyncio
 from collections.abc import Hashable
@@ -19,7 +19,7 @@ RADIO = replace(PRESET.medium, access="aloha", max_frame_retries=0)
 
 
 def talking(kind: type[LPL]) -> type[LPL]:
-    """Return a class whose first node, if switched on, posts 100 messages to the second at random times."""
+    """Return a subclass that posts ``posts`` messages to node 1 at random times and records what it receives."""
 
     class Talks(kind):  # type: ignore[misc, valid-type]
         def __init__(self, posts: int, **kwargs: float) -> None:
@@ -88,14 +88,14 @@ def test_a_medium_that_chooses_when_to_send_is_refused(agent: Any) -> None:
 
 
 def waits(run: Run) -> Any:
-    """Return the time (s) from each post to the arrival, without the time of the sender's channel sampling."""
+    """Return the time (s) from each post to its arrival, less the sender's own channel sampling."""
     begins = [began + run.agents[0].listen for began, _ in run.agents[0].done]
     return np.array([time for time, *_ in run.agents[1].took]) - begins
 
 
 @pytest.mark.parametrize(("kind", "period"), [(XMac, 0.5), (ContikiMAC, 0.125)])
 def test_an_early_acknowledgement_halves_the_train(kind: type[LPL], period: float) -> None:
-    """The receiver wakes at a uniform time in the period T, so waits have mean T/2, deviation T/√12 and maximum T."""
+    """The receiver wakes at a uniform time within the period T: the wait has mean T/2 and standard deviation T/√12."""
     wait = waits(play(kind, {0: 50}))
     assert wait.mean() == pytest.approx(period / 2, abs=4 * period / np.sqrt(12 * 50) + 5e-3)
     assert wait.std() == pytest.approx(period / np.sqrt(12), rel=0.25)
@@ -106,9 +106,9 @@ def test_without_it_a_train_lasts_a_period_and_wakes_everyone() -> None:
     long, short = (play(kind, {0: 50}, graph=nx.complete_graph(4)) for kind in (LPL, XMac))
     assert waits(long).min() > 0.5
     assert waits(long).max() < 0.52
-    # The time that nodes which are not addressed listen and receive, in addition to their wake-ups.
+    # Time (s) for which nodes that are no receivers have their radio on, beyond their wake-ups.
     excess = [(run.energy[["listen_s", "receive_s"]].iloc[2:].sum(axis=1) - 1.6).mean() for run in (long, short)]
-    # Without early rejection it is half a period per message; with it, about one strobe.
+    # LPL keeps them awake for half a period per message; an X-MAC strobe names its receiver, so others sleep again.
     assert excess[0] == pytest.approx(50 * 0.25, rel=0.2)
     assert excess[1] < 0.5
 
@@ -121,14 +121,14 @@ def test_two_senders_take_turns() -> None:
 
 @pytest.mark.parametrize("kind", [LPL, slow(XMac), slow(ContikiMAC)])
 def test_a_lossy_link_costs_few_messages(kind: type[LPL]) -> None:
-    """One frame in three is lost, but a waking node can receive several strobes, and data frames are repeated."""
+    """Three in ten frames are lost, but a receiver meets several strobes per wake-up, and data frames are repeated."""
     run = play(kind, {0: 50}, loss=0.3)
     assert len(run.agents[1].took) >= 35
     assert len({value for _, _, value in run.agents[1].took}) == len(run.agents[1].took)
 
 
 def announcing(kind: type[LPL]) -> type[LPL]:
-    """Return a class whose node 0 broadcasts 20 messages."""
+    """Return a subclass in which node 0 broadcasts 20 messages."""
 
     class Announces(kind):  # type: ignore[misc, valid-type]
         def __init__(self) -> None:
@@ -148,7 +148,7 @@ def announcing(kind: type[LPL]) -> type[LPL]:
 
 @pytest.mark.parametrize("kind", [LPL, XMac, ContikiMAC])
 def test_a_message_to_all_reaches_each_neighbour_once(kind: type[LPL]) -> None:
-    """A strobe train of a whole period meets the wake-up of each neighbour, and is not acknowledged."""
+    """A broadcast's train lasts a whole period, so that all neighbours wake during it; no node acknowledges it."""
     graph = nx.complete_graph(5)
     run = Network(graph, PRESET.link, medium=RADIO, seed=5).run({k: announcing(kind)() for k in graph}, until=90.0)
     for node in range(1, 5):
@@ -157,7 +157,8 @@ def test_a_message_to_all_reaches_each_neighbour_once(kind: type[LPL]) -> None:
     period = run.agents[0].period
     spent = run.energy[["listen_s", "receive_s"]].sum(axis=1)
     idle = 90.0 * (run.agents[0].listen / period if kind is not ContikiMAC else 2 * 128e-6 / period)
-    # Nodes wait half a period on average for the data at the end of a train; ContikiMAC repeats the data instead.
+    # A receiver waits half a period, on average, for the data after a strobe train. ContikiMAC's train repeats the
+    # data frame, so a receiver sleeps after one frame.
     excess = (spent[1:] - idle).mean()
     if kind is ContikiMAC:
         assert excess < 20 * 0.015
@@ -178,7 +179,7 @@ def test_what_became_of_a_message_says_why(kind: type[LPL]) -> None:
 
 @pytest.mark.parametrize("kind", [LPL, XMac])
 def test_a_wake_up_that_holds_no_strobe_is_refused(kind: type[LPL]) -> None:
-    """A wake-up shorter than a strobe would detect none."""
+    """A wake-up must be longer than a strobe, or the node would never detect one."""
 
     class Tells(kind):  # type: ignore[misc, valid-type]
         async def work(self) -> None:

@@ -1,4 +1,4 @@
-"""The cost of a network: its samples, its minibatches, and how gradient methods use it."""
+"""The cost function of a neural network: its samples and minibatches, and its use by gradient methods."""
 
 import pickle
 from typing import Any

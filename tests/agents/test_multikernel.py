@@ -1,4 +1,4 @@
-"""Online multi-kernel learning: equal to its recursion on ideal links; its invariants on any links."""
+"""Online multi-kernel learning equals its recursion on ideal links, and keeps its invariants on lossy links."""
 
 import math
 import warnings
@@ -141,7 +141,7 @@ def test_complete_equals_its_recursion(graph: str, kernels: int, bits: int | Non
 
 
 def test_two_rounds_by_hand() -> None:
-    # The oracle's recursion is recomputed from the paper's equations, kernel by kernel and agent by agent.
+    # The paper's equations, evaluated for one agent and kernel at a time, check the vectorised oracle.
     task = Task("path", 3)
     expected = multikernel.gossip(task.features, task.targets, task.weights, LAMBDA, ETA, GAMMA)
     for i in task.graph:
@@ -150,7 +150,7 @@ def test_two_rounds_by_hand() -> None:
         first = [ETA * y[0] / 2 * z[0, p] for p in range(3)]
         np.testing.assert_allclose(expected.models[0, i], first, rtol=0, atol=1e-15)
         np.testing.assert_allclose(expected.kernels[0, i], math.log(2.0))
-        # Round 2: h is 0 still, θ = θ'.
+        # Round 2: h is still 0, so θ = θ'.
         lost = [
             math.log(1 + math.exp(-y[1] * float(first[p] @ z[1, p]))) + LAMBDA * float(first[p] @ first[p])
             for p in range(3)
@@ -161,7 +161,7 @@ def test_two_rounds_by_hand() -> None:
         mix = sum(float(first[p] @ z[1, p]) for p in range(3)) / 3
         size = sum(float(first[p] @ first[p]) for p in range(3)) / 9
         assert expected.combined[1, i] == pytest.approx(math.log(1 + math.exp(-y[1] * mix)) + LAMBDA * size)
-    # Gossip begins in round 3: θ = θ'_2 + γ Σ w' (h_n − h_i) with h = θ of round 2 = θ'_1.
+    # Gossip begins in round 3: θ = θ'_2 + γ Σ_n w_in (h_n − h_i), where h = θ'_1, the model of round 2.
     i, near = 1, (0, 2)
     hidden, learned = expected.models[0], expected.models[1]
     pull = sum(task.weights[i, n] * (hidden[n] - hidden[i]) for n in near)
@@ -183,7 +183,7 @@ def test_the_gossip_step_keeps_the_average(graph: str, bits: int) -> None:
     task = Task(graph, 3)
     task.run("gossip", QSGD(bits, by_row=True))
     before = np.concatenate([np.zeros((1, *task.models[0].shape)), task.models[:-1]])
-    # One bit is too coarse for this gossip step: the models grow, and their rounding errors with them.
+    # One bit is too coarse for this gossip step: the models grow, so the tolerance grows with them.
     rounding = 1e-14 * max(1.0, float(np.abs(task.thetas).max()))
     np.testing.assert_allclose(task.thetas.mean(axis=1), before.mean(axis=1), rtol=0, atol=rounding)
     if len(task.graph) > 1:
@@ -274,7 +274,7 @@ def test_learns_over_links_that_lose_and_delay(method: str, coder: Coder) -> Non
     task = Task("complete", 3)
     run = task.run(method, coder, Link(loss=0.3, latency=0.2, duplicate=0.1))
     assert 0.2 < run.ledger.exits[LOST] / run.ledger.link_messages < 0.4
-    # Slightly worse than on ideal links: a lost coded change stays missing from a copy.
+    # The loss is slightly higher than on ideal links: a lost coded change stays missing from a neighbour's copy.
     assert task.combined[-15:].mean() < math.log(2.0) - 0.02
     again = Task("complete", 3)
     assert again.run(method, coder, Link(loss=0.3, latency=0.2, duplicate=0.1)).trace_hash == run.trace_hash
@@ -307,7 +307,7 @@ def test_a_neighbour_that_was_never_heard_does_not_pull() -> None:
 def test_who_was_never_heard_is_believed_silent_where_a_censor_may_have_silenced_it(
     censor: Geometric | PowerLaw | Periodic | AtRandom, believed: bool
 ) -> None:
-    """No frame arrives. If the censor has a threshold, agents take this for silence, and otherwise for loss."""
+    """No frame arrives. An agent assumes censoring only if its neighbours' censor has a positive threshold."""
     task = Task("path", 3)
     task.run("gossip", Exact(), Link(loss=1.0), censor)
     k = np.arange(1.0, ROUNDS + 1)
@@ -317,7 +317,7 @@ def test_who_was_never_heard_is_believed_silent_where_a_censor_may_have_silenced
     elif isinstance(censor, PowerLaw):
         thresholds = censor.v * k**-censor.mu
     for i in task.graph:
-        # Silent neighbours count as h = 0 with weights that complete its own to 1; a lone agent has no such pull.
+        # Neighbours believed silent count as h = 0 with their weights; otherwise the agent gives itself weight 1.
         own = np.array([[task.weights[i, i] if believed else 1.0]])
         features, targets = task.features[:, [i]], task.targets[:, [i]]
         expected = multikernel.gossip(features, targets, own, LAMBDA, ETA, GAMMA, None, thresholds)
@@ -353,7 +353,8 @@ def test_lossy_gossip_follows_from_which_frames_arrived(link: Link, bits: int | 
 
 
 def test_complete_averages_over_what_came() -> None:
-    # With total loss every agent learns alone, with its weights adapted to the loss of all neighbours.
+    # If all frames are lost, each agent's models equal those of an agent alone; its kernel weights use its own losses
+    # times the number of agents.
     task = Task("complete", 3)
     task.run("complete", Exact(), Link(loss=1.0))
     for i in task.graph:

@@ -50,7 +50,7 @@ def test_signal_strengths_are_those_of_the_medium() -> None:
 
 
 def test_shares_are_those_of_the_links_both_ways() -> None:
-    """Both ends estimate links of 0.9 and 0.6; the tolerance is the error of a moving average over many nodes."""
+    """Both ends estimate the reception rates 0.9 and 0.6; the tolerance is 4 standard errors of a moving average."""
     weight, pairs = 0.9, 20
     graph, links = nx.Graph(), {}
     for k in range(pairs):
@@ -66,7 +66,7 @@ def test_shares_are_those_of_the_links_both_ways() -> None:
         is_heard = [tables[k, sender].is_heard for k in range(pairs)]
         assert np.mean(arrives) == pytest.approx(share, abs=4 * error)
         assert np.mean(is_heard) == pytest.approx(share, abs=4 * error + 0.01)
-        # A reported rate is the estimate that the other end had a few hellos ago.
+        # `is_heard` is the neighbour's estimate as it was a few hellos ago, so the two correlate but differ.
         assert np.corrcoef(arrives, is_heard)[0, 1] > 0.7
 
 

@@ -1,4 +1,4 @@
-"""On ideal links the online and dynamic methods equal their recursions at every round, including the senders."""
+"""On ideal links the online and dynamic methods equal their recursions: same models and senders in each round."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ GRAPHS = {
 
 
 class Task:
-    """Streams on a graph, and their stacked form for the oracle."""
+    """Data streams of the agents of a graph, also stacked into arrays for the oracle."""
 
     def __init__(self, graph: str, seed: int, *, labels: bool = False, features: int = 8, rounds: int = ROUNDS) -> None:
         self.graph = GRAPHS[graph](seed)
@@ -60,7 +60,7 @@ class Task:
         return OnlineCost(samples, self.size, loss=self.loss, regularizer=self.share)
 
     def run(self, make: Callable[[int], Any]) -> tuple[Array, NDArray[np.bool_], Array]:
-        """Return the models, the senders and the squared errors of each round."""
+        """Return each round's models, which agents sent, and their squared errors."""
         models: list[Array] = []
         spoken: list[list[int]] = []
         errors: list[list[float]] = []
@@ -76,7 +76,7 @@ class Task:
         return np.array(models), sent, np.diff(np.array(errors), axis=0, prepend=0.0)
 
     def check(self, make: Callable[[int], Any], expected: online.Result) -> None:
-        """Run the agents, and compare them with the oracle's result."""
+        """Run the agents, and compare each round with the oracle's result."""
         models, sent, errors = self.run(make)
         np.testing.assert_array_equal(sent, expected[1])
         np.testing.assert_allclose(models, expected[0], rtol=0, atol=1e-9)
@@ -157,7 +157,7 @@ def test_ddkl_equals_its_recursion(graph: str, seed: int, v: float, mu: float, b
 @pytest.mark.parametrize("coded_start", [False, True])
 @pytest.mark.parametrize("method", ["QC-ODKLA", "QC-DDKL"])
 def test_with_a_fixed_range_the_methods_begin_as_they_are_told(graph: str, coded_start: bool, method: str) -> None:
-    """The dissertation's algorithms 4 and 5 begin with θ̂ = Q(0), half a cell; the default is θ̂ = 0."""
+    """The dissertation's algorithms 4 and 5 start at θ̂ = Q(0), half a quantizer cell; netsim's default is θ̂ = 0."""
     task = Task(graph, 0)
     coder, quantize = Uniform(4, -1.0, 1.0), batch.uniform_quantizer(4, low=-1.0, high=1.0)
     assert (quantize(np.zeros(3)) == 1 / 16).all()
@@ -192,8 +192,8 @@ def _coding(bits: int | None) -> tuple[Coder, online.Quantizer | None]:
 
 
 def test_rounds_agent_by_agent() -> None:
-    # The oracle's recursions against the paper's equations, solved by a general minimiser; a threshold silences some
-    # agents.
+    # A general minimiser solves the paper's equations for one agent at a time; the oracle must agree. The censoring
+    # threshold silences some agents.
     task = Task("ring", 0, rounds=4)
     rho, eta, v, mu = 0.3, 0.5, 0.35, 0.4
     thresholds = v * np.arange(1.0, 5.0) ** -mu
@@ -374,7 +374,7 @@ def test_three_bits_an_element_is_what_travels() -> None:
     assert len(packed) == 38
     frame = run.agents[1].frames[0]
     assert frame.data.endswith(packed)
-    # The packed integers, plus both ends of the range and the frame's few own bytes.
+    # The frame holds the packed integers (38 bytes), both ends of the range (16), and less than 24 bytes of framing.
     assert len(frame.data) < 38 + 16 + 24
     task = Task("ring", 0, features=50, rounds=10)
     task.run(lambda i: ODKLA(task.cost(i), 10, rho=0.3, eta=1.0, coder=Uniform(3, -1.0, 1.0)))
@@ -468,7 +468,7 @@ def test_static_regret_is_sublinear_if_the_weights_grow_as_the_root_of_the_round
     grown = [regret_a_round(rounds, 0.3 * math.sqrt(rounds)) for rounds in doublings]
     assert all(b < 0.97 * a for a, b in pairwise(grown))
     assert grown[-1] > 0.0
-    # As the weights shrink, the steps grow until the method diverges.
+    # The opposite choice: a weight that shrinks with √T makes the steps grow until the method diverges.
     shrunk = [regret_a_round(rounds, 16.0 / math.sqrt(rounds)) for rounds in (500, 4000)]
     assert not shrunk[1] < 2.0 * shrunk[0]
 

@@ -42,7 +42,7 @@ def test_dkla_converges_to_the_centralised_solution(moments: tuple[batch.Vector,
 
 
 def test_rounds_agent_by_agent(data: list[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> None:
-    # The paper's equations, solved by a general minimiser; a threshold silences some agents in round 2.
+    # A general minimiser solves the paper's equations; the censoring threshold silences some agents in round 2.
     v, mu = 1.2, 0.4
     thetas, sent = batch.coke(*batch.stack(data), RING, LAM / AGENTS, RHO, 4, v=v, mu=mu)
     heard, dual = np.zeros((AGENTS, SIZE)), np.zeros((AGENTS, SIZE))
@@ -123,7 +123,7 @@ def test_quantizer_error_is_at_most_half_a_cell(bits: int) -> None:
 
 
 def test_quantizer_range_covers_the_peak_in_single_precision() -> None:
-    peak = 1.0 + 2.0**-40  # a number that exceeds its nearest float32, which is 1
+    peak = 1.0 + 2.0**-40  # exceeds 1, the float32 nearest to it
     step = 2 * float(np.nextafter(np.float32(1), np.float32(2))) / 4
     assert batch.uniform_quantizer(2)(np.array([peak, -peak])).tolist() == [1.5 * step, -1.5 * step]
 

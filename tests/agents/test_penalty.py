@@ -1,4 +1,4 @@
-"""The greedy projected penalty method on the network against its recursion (tests/oracle/dictionary.py)."""
+"""The greedy projected penalty method on a network equals its recursion (tests/oracle/dictionary.py)."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -108,7 +108,7 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
 def test_on_links_that_lose_nothing_it_equals_the_recursion(case: str, link: Link) -> None:
     loss, slope, label = CASES[case]
     batches = data(label)
-    # c doubles twice in these rounds, and then reaches its limit.
+    # In these rounds the penalty coefficient c doubles twice and then reaches its limit.
     penalty = DoublingPenalty(0.03, 2 * BATCH, limit=0.3)
     learners = agents(batches, loss, penalty, parsimony=0.1)
     grid = np.random.default_rng(9).uniform(-2, 2, (40, 2))
@@ -136,7 +136,7 @@ def test_on_links_that_lose_nothing_it_equals_the_recursion(case: str, link: Lin
         assert found == pytest.approx(theirs, abs=1e-9)
     orders = [len(learner.model) for learner in learners.values()]
     assert orders == [len(points) for points, _ in expected[-1]]
-    # Some elements were pruned.
+    # Without pruning the model would have one kernel element per sample.
     assert max(orders) < ROUNDS * BATCH
     assert all(learner.missing == 0 for learner in learners.values())
 
@@ -200,7 +200,7 @@ def test_disagreement_does_not_fall_by_losing_replies() -> None:
         Network(GRAPH, Link(loss=lost), seed=1).run(learners, [watch])
         sums.append(seen)
     assert np.isnan(sums[2]).all()
-    # With c = 0 lost replies do not affect models; the disagreement is a mean over the replies that arrived.
+    # With c = 0 lost replies do not change the models; each agent averages the disagreement over received replies.
     heard = ~np.isnan(sums[1])
     assert 0.3 < heard.mean() < 1.0
     assert np.nanmean(sums[1]) == pytest.approx(np.mean(np.array(sums[0])[heard]), rel=0.15)
@@ -226,7 +226,7 @@ def test_what_was_lost_is_left_out_and_counted() -> None:
     learners = agents(data(signs), Logistic(), ConstantPenalty(0.1), 0.1)
     run = Network(GRAPH, Link(loss=losses.bernoulli(0.3)), seed=1).run(learners)
     table = run.ledger.table(by="kind").set_index("kind")
-    # A reply is missing if the request or the reply was lost.
+    # A lost request brings no "values" reply and is not counted as missing; only lost replies are.
     assert sum(learner.missing for learner in learners.values()) == table.loc["values", "lost"]
     assert 0 < table.loc["values", "lost"] < int(A.sum()) * ROUNDS
 

@@ -1,4 +1,4 @@
-"""Successive orthogonal projections on a network, against the serial recursion, the direct solution, and theory."""
+"""Successive orthogonal projections, checked by the serial recursion, a direct solution, and theory."""
 
 import asyncio
 import itertools
@@ -47,13 +47,13 @@ def chain(
     reads: int = 5,
     divergence: Divergence = SQUARES,
 ) -> Ensemble:
-    """Return examples in which each agent shares two or more with the next, cyclically; the last example is unused."""
+    """Return an ensemble on a ring: agents share ``reads`` − 3 examples with the next; the last example is unused."""
     rng = np.random.default_rng(1)
     count = 3 * agents + 1
     inputs = rng.random((count, 2))
     targets = np.sin(5 * inputs[:, 0]) + 0.3 * rng.standard_normal(count)
     if not isinstance(divergence, HalfSquare):
-        # The targets are between 0 and 1, inside the domains of both entropies.
+        # The entropies need targets between 0 and 1.
         targets = 1.0 / (1.0 + np.exp(-3.0 * targets))
     access = [[(3 * i + k) % (count - 1) for k in range(reads)] for i in range(agents)]
     weights = [0.5 + 0.1 * i for i in range(agents)]
@@ -72,7 +72,7 @@ class Turn:
 
 @dataclass
 class Watched:
-    """A run with the state after each turn."""
+    """A run, and the state after each agent's turn."""
 
     run: Run
     turns: list[Turn] = field(default_factory=list)
@@ -140,7 +140,7 @@ def test_fixed_orders_are_the_serial_recursion_update_by_update(order: str, medi
 @pytest.mark.parametrize("medium", ["wires", "radio"])
 @pytest.mark.parametrize("order", ["token", "coloured"])
 def test_fixed_orders_keep_to_the_recursion_on_links_that_lose_reorder_and_repeat(order: str, medium: str) -> None:
-    # Copies arrive whole turns late, and more than two agents read an example.
+    # Values arrive several turns late, and three agents read the same example.
     link = Link(loss=0.3, latency=latency.uniform(0.001, 0.5), duplicate=0.3)
     ensemble = chain(reads=8)
     watched = watch(ensemble, order, 15, link, medium=medium, timeout=0.05, duration=0.0)
@@ -194,7 +194,7 @@ CHANNELS: dict[str, tuple[Link, Any]] = {
 @pytest.mark.parametrize(
     ("order", "channel"),
     [
-        # Every second order runs over links that lose frames, and every channel has an order.
+        # The other combinations are slow tests; the rest still covers every channel.
         (order, channel) if (channel == "lossy" and place % 2 == 0) or order == "coloured" else slow(order, channel)
         for place, order in enumerate(ORDERS)
         for channel in CHANNELS
@@ -202,7 +202,7 @@ CHANNELS: dict[str, tuple[Link, Any]] = {
 )
 def test_every_order_reaches_the_limit_and_never_moves_away(order: str, channel: str) -> None:
     ensemble, (link, medium) = chain(), CHANNELS[channel]
-    # Under contention some agents finish long before others, who then continue without them.
+    # Under contention some agents finish their turns early, and the others continue without them.
     sweeps = 110 if order == "contention" else 70
     watched = watch(ensemble, order, sweeps, link, medium=medium, timeout=0.1)
     away = np.array([turn.distance for turn in watched.turns])
@@ -217,7 +217,7 @@ def test_every_order_reaches_the_limit_and_never_moves_away(order: str, channel:
         np.testing.assert_array_equal(agent.z, reached.z[ensemble.access[i]])
         assert agent.taken == sweeps or order == "random"
     if isinstance(medium, Radio):
-        # While a token circulates, only one agent sends at a time, so nothing collides.
+        # Only the agent with the token sends, so no frames collide.
         assert (watched.run.ledger.exits[COLLIDED] > 0) == (order != "token")
 
 
@@ -247,7 +247,8 @@ def test_no_turn_moves_the_limit_of_many_agents_and_it_is_the_nearest_to_the_sta
         estimate.coefficients = coefficients
         np.testing.assert_allclose(estimate.project(goal.z[own]), goal.z[own], rtol=0, atol=1e-8)
         square += 0.1 * float(coefficients @ gram @ coefficients)
-    # The residual of (y, 0) is orthogonal to the limit. The tolerance allows for a kernel that is nearly singular.
+    # The limit is the projection of (y, 0), so ⟨y, z⟩ = ‖limit‖². The tolerance is wide: Gram matrices of a smooth
+    # kernel are nearly singular.
     assert ensemble.targets @ goal.z == pytest.approx(square, rel=1e-6)
 
 
@@ -261,11 +262,12 @@ def test_a_limit_that_takes_too_much_memory_is_refused_before_any_is_taken() -> 
 
 
 def test_a_public_database_gives_every_agent_the_centralised_solution() -> None:
-    # Example 1: a linear kernel in d dimensions, d public independent examples, one private example each.
+    # The paper's example 1: a linear kernel in d dimensions, d independent examples that all agents read, and one
+    # private example per agent.
     rng = np.random.default_rng(3)
     d, agents = 3, 5
     inputs = rng.standard_normal((d + agents, d))
-    # With nearly dependent public examples agents still agree, but slowly.
+    # Orthogonal public examples, because with nearly dependent ones the agents converge slowly.
     inputs[:d] = 2 * np.linalg.qr(inputs[:d])[0]
     targets = inputs @ rng.standard_normal(d) + 0.5 * rng.standard_normal(d + agents)
     access = [[*range(d), d + i] for i in range(agents)]
@@ -385,7 +387,7 @@ def test_a_kernel_without_a_function_inside_the_domain_is_refused() -> None:
 
 
 def version_bits(turns: list[Turn], copies: Callable[[int], int]) -> int:
-    """Return the bits of the versions in the messages of all turns: msgpack encodes a version in 1, 2 or 3 bytes."""
+    """Return the bits of the version numbers in all messages: msgpack encodes each number in 1, 2 or 3 bytes."""
     return sum(copies(t.agent) * 8 * (1 + (t.version >= 128) + (t.version >= 256)) for t in turns)
 
 
@@ -397,7 +399,7 @@ def test_values_go_to_sharers_only_and_nothing_else_travels(order: str) -> None:
     links = watched.run.ledger.table()
     values = links[(links["kind"] == "values") & (links["offered"] > 0)]
     if order == "contention":
-        # Answers have the same kind as their requests, so count only the requests.
+        # Under contention a request and its answer each carry values, so their number is not fixed.
         assert set(zip(values["sender"], values["receiver"], strict=True)) == sharers
     else:
         turns = {i: agent.taken for i, agent in watched.run.agents.items()}
@@ -414,7 +416,7 @@ def test_a_radio_carries_each_shared_value_once() -> None:
     ensemble = chain()
     watched = watch(ensemble, "coloured", 10, medium="radio", reliable=False)
     assert watched.run.ledger.transmissions == 6 * 10
-    # Of its five examples, two are shared with the next agent and two with the previous one.
+    # An agent broadcasts four of its five examples: it shares two with the next agent and two with the previous one.
     assert watched.run.ledger.payload_bits == 60 * 4 * 64 + version_bits(watched.turns, lambda agent: 1)
 
 
@@ -455,7 +457,7 @@ def test_a_token_lets_one_take_its_turn_at_a_time_even_of_those_that_share_nothi
     watched = watch(ensemble, "token", 5, Link(latency=0.01), timeout=1.0)
     assert [turn.agent for turn in watched.turns] == list(range(4)) * 5
     times = np.array([turn.time for turn in watched.turns])
-    # A turn lasts 0.1 s; values, if shared, and the token then take their latency.
+    # A turn lasts 0.1 s; each message then takes 0.01 s.
     assert (np.diff(times) > 0.1).all()
     assert (np.diff(times) < 0.2).all()
 
@@ -469,12 +471,12 @@ def test_the_token_goes_round_two_agents_that_share_nothing_and_stays_with_one()
 
 @pytest.mark.parametrize("medium", ["wires", "radio"])
 def test_sharers_are_spoken_to_at_once_on_wires_and_in_turn_on_a_radio(medium: str) -> None:
-    # The first agent shares an example with each of three others; these share none with each other.
+    # Agent 0 shares one example with each of agents 1, 2 and 3, which share none with each other.
     star = Ensemble(np.eye(4), np.ones(4), [[0, 1, 2], [0], [1], [2]], regularizers=0.5, gram=linear)
     watched = watch(star, "coloured", 2, Link(latency=0.2), medium=medium, timeout=5.0)
     first, *_, last = sorted(turn.time for turn in watched.turns if turn.agent == 0)
-    # A turn takes 0.1 s plus a round trip for its values, and turns alternate. On a radio the three are asked one by
-    # one.
+    # A turn takes 0.1 s plus a round trip of 0.4 s per request. On wires agent 0 asks its three sharers in parallel, on
+    # a radio one after the other.
     asked = 3 if medium == "radio" else 1
     spoken = [turn.time for turn in watched.turns if turn.agent != 0]
     assert min(spoken) == pytest.approx(first + 0.2 + 0.1)
@@ -484,13 +486,13 @@ def test_sharers_are_spoken_to_at_once_on_wires_and_in_turn_on_a_radio(medium: s
 @pytest.mark.parametrize("radio", [False, True])
 def test_a_sure_timeout_is_longer_than_a_message_and_its_answer(radio: bool) -> None:
     ensemble = chain(reads=8)
-    # The timeout covers a round trip.
+    # The timeout covers a round trip: twice the latency.
     assert 2.0 < sure_timeout(ensemble, latency=1.0, radio=radio) < 2.1
     assert 0.0 < sure_timeout(ensemble, radio=radio, round_period=10.0) <= 0.1
     values = 64 * max(
         len(ensemble.on_air(a)) if radio else len(ensemble.shared(a, b)) for a, b in [*ensemble.sharers.edges]
     )
-    # Both directions may carry a message's values at the same time, one queued behind the other.
+    # On a radio, the values of both directions may be queued behind each other.
     assert sure_timeout(ensemble, rate=1.0, radio=radio) > (4 if radio else 2) * values
 
 
@@ -503,7 +505,7 @@ def test_a_part_knows_its_own_examples_only() -> None:
     assert part.in_common[2].tolist() == [3, 4]
     on_air = Part(ensemble, 1, radio=True)
     assert on_air.to_send[0].tolist() == [0, 1, 3, 4]
-    # Agent 0 reads examples 0 … 4, and sends the values of 0, 1 (shared with agent 5), 3 and 4.
+    # Agent 0 sends the values of examples 0, 1, 3 and 4; agent 1 reads 3 and 4, at positions 2 and 3 of the message.
     assert on_air.in_message[0].tolist() == [2, 3]
 
 
@@ -544,7 +546,7 @@ def test_who_has_granted_a_claim_draws_no_timers_meanwhile(monkeypatch: pytest.M
     ensemble = Ensemble(np.eye(3), np.ones(3), [[0, 1], [1, 2]], regularizers=1.0, gram=linear)
     watched = watch(ensemble, "contention", 5, pause=1e-6, duration=1.0)
     assert len(watched.turns) == 10
-    # There is about one random number per turn, its duration.
+    # Each of the 10 turns waits for its duration; waiting in pauses of 1 µs would need many more calls.
     assert draws < 100
 
 
@@ -568,7 +570,7 @@ def test_one_agent_alone_needs_no_messages(order: str, medium: str) -> None:
     assert watched.run.ledger.transmissions == 0
     assert len(watched.turns) == 3
     for turn in watched.turns:
-        # Projecting a point of the set leaves it unchanged.
+        # The first turn reaches the solution, and further projections leave it unchanged.
         np.testing.assert_allclose(turn.coefficients, together(ensemble), atol=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""The shapes of published figures: which methods converge linearly, and which ones stall."""
+"""The shapes of published figures: which methods converge linearly, and which stall."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ AGENTS, SIZE, SAMPLES, SHARE = 8, 40, 60, 0.05
 
 
 def regressions(own: float) -> list[LocalProblem]:
-    """Return linear regressions whose true vectors differ by ``own``, relative to their common part."""
+    """Return linear regressions whose true vectors are a common vector plus ``own`` times an individual one."""
     rng = np.random.default_rng(0)
     common, found = rng.normal(size=SIZE), []
     for _ in range(AGENTS):
@@ -29,7 +29,7 @@ def regressions(own: float) -> list[LocalProblem]:
 
 
 def distances(graph: Any, problems: list[LocalProblem], kind: Any, rounds: int, **given: Any) -> Array:
-    """Return the largest relative distance of a model from the common optimum, after each round."""
+    """Return, for each round, the largest distance of a model from the common optimum, relative to its norm."""
     best = centralised(problems, SHARE * AGENTS)
     weights = topology.metropolis_weights(graph)
     own = [{} if kind is EF21 else {"weights": dict(enumerate(row))} for row in weights]
@@ -54,10 +54,9 @@ def rate(errors: Array, begin: float, end: float) -> tuple[float, float]:
 
 
 def test_lead_converges_linearly_at_two_bits_where_choco_and_dgd_stall() -> None:
-    """Liu et al. 2021, the figure on linear regression: a ring of 8 agents with weights 1/3, 2 bits, one step size.
+    """Reproduce a figure of Liu et al. 2021: linear regression, a ring of 8 agents with weights 1/3, 2 bits.
 
-    LEAD's line is straight down to rounding errors, and nearly as steep as without coding. CHOCO-SGD and D-PSGD flatten
-    out.
+    LEAD converges linearly down to rounding errors, nearly as fast as without coding. CHOCO-SGD and D-PSGD stall.
     """
     ring, problems = topology.ring(AGENTS), regressions(own=1.0)
     eta = 0.1
@@ -76,10 +75,10 @@ def test_lead_converges_linearly_at_two_bits_where_choco_and_dgd_stall() -> None
 
 
 def test_ef21_converges_linearly_with_steps_with_which_error_feedback_stalls() -> None:
-    """Richtárik, Sokolov and Fatkhullin 2021, section 5 (tolerance to steps): Top-1 and data that differ.
+    """Reproduce Richtárik, Sokolov and Fatkhullin 2021, section 5, with Top-1 coding and heterogeneous data.
 
-    With the largest element of each gradient EF21 falls linearly to rounding errors, as proved under strong convexity.
-    Error feedback flattens out, at a higher level for larger steps.
+    EF21 converges linearly down to rounding errors, as proved under strong convexity. Error feedback stalls, and at a
+    larger error if the step is larger.
     """
     star, problems = topology.star(AGENTS), regressions(own=3.0)
     data = [(problem.features, problem.targets) for problem in problems]

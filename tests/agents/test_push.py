@@ -48,7 +48,7 @@ class Task:
 
 
 def adjacency(graph: "nx.Graph[Any]") -> Vector:
-    """Return A[i, j] = 1 where i sends to j."""
+    """Return the matrix A with A[i, j] = 1 if i sends to j, and 0 otherwise."""
     nodes = list(graph)
     return np.array([[float(graph.has_edge(a, b)) for b in nodes] for a in nodes])
 
@@ -91,14 +91,14 @@ def test_push_diging_equals_its_recursion(graph: str, running_sums: bool) -> Non
 
 
 def changing(graphs: Sequence["nx.DiGraph[int]"], rounds: int) -> tuple[Network, list[Vector]]:
-    """Return a network whose graph changes each round, and the graphs of the rounds."""
+    """Return a network whose graph changes each round, and the adjacency matrix of each round."""
     network = Network(topology.union(graphs), faults=[Rewire(graphs, period=1.0, repeat=rounds)])
     return network, [adjacency(graphs[k % len(graphs)]) for k in range(rounds)]
 
 
 SCHEDULES = {
     "one peer": topology.one_peer_exponential(8),
-    # No single graph is connected, but the union of any three successive graphs is.
+    # No single graph is connected, but the union of any three is.
     "in turn": [nx.DiGraph(), nx.DiGraph(), nx.DiGraph()],
 }
 for _place, _graph in enumerate(SCHEDULES["in turn"]):
@@ -128,7 +128,7 @@ def test_without_steps_sgp_is_push_sum() -> None:
         agent.theta = start[i]
     models, weights, _ = follow(Network(UNEVEN), agents)
     np.testing.assert_allclose(models[-1], np.tile(start.mean(axis=0), (5, 1)), atol=1e-12)
-    # Push-sum weights depend on the graph; their sum is the number of agents.
+    # Push-sum keeps the sum of the weights at the number of agents, here 5; on an uneven graph the weights differ.
     np.testing.assert_allclose(weights.sum(axis=1), 5.0, atol=1e-12)
     assert np.ptp(weights[-1]) > 0.5
 
@@ -147,7 +147,7 @@ def test_push_diging_reaches_the_optimum_and_sgp_a_bias(rounds: int) -> None:
 
 
 def arrivals(run: netsim.Run, nodes: list[int], rounds: int) -> NDArray[np.bool_]:
-    """Return whether the frame from i to j in round k arrived, shape (rounds, N, N), from a trace."""
+    """Return from a run's trace whether the frame from i to j in round k arrived, shape (rounds, N, N)."""
     table = run.trace.table()
     got = table[table["event"] == "delivered"]
     found = np.zeros((rounds, len(nodes), len(nodes)), dtype=bool)
@@ -187,7 +187,7 @@ def test_lost_mass_makes_the_weights_vanish_and_running_sums_keep_them(kind: Any
         found[running_sums] = weights
     assert found[False][-1].max() < 1e-20
     assert found[True][200:].min() > 0.001
-    # Mass that is in flight or lost is missing from the sum until the next frame arrives.
+    # The mass of a lost frame is missing from the sum until the next frame on that link arrives.
     assert found[True].sum(axis=1).max() <= 5.0 + 1e-9
 
 
@@ -213,7 +213,7 @@ def test_frames_that_come_twice_count_once() -> None:
 
 
 def test_what_no_link_takes_is_not_given_away() -> None:
-    """With a budget of zero, links take no frame, so each agent keeps its mass and descends alone."""
+    """No frame fits the links' budget, so each agent keeps its mass and follows its own gradient only."""
     task = Task(UNEVEN)
     agents = {i: SGP(task.problems[i], 30, eta=0.05) for i in UNEVEN}
     models, weights, run = follow(Network(UNEVEN, Link(budget=1.0)), agents)

@@ -12,7 +12,7 @@ Rounds = tuple[Array, Array, Array]
 
 
 def rounds(seed: int, count: int, agents: int, size: int) -> Rounds:
-    """Draw features, targets and models of shapes (T, N, D), (T, N) and (T, N, D)."""
+    """Draw features (T, N, D), targets (T, N) and models (T, N, D) for T rounds, N agents and D features."""
     rng = np.random.default_rng(seed)
     return (
         rng.normal(size=(count, agents, size)),
@@ -22,15 +22,15 @@ def rounds(seed: int, count: int, agents: int, size: int) -> Rounds:
 
 
 def losses(x: Array, y: Array, thetas: Array, share: float) -> Array:
-    """Return L_i,t(θ_i,t), shape (T, N)."""
+    """Return the loss L_i,t(θ_i,t) of each agent i in each round t, shape (T, N)."""
     result: Array = (np.einsum("tnd,tnd->tn", x, thetas) - y) ** 2 + share * np.sum(thetas**2, axis=2)
     return result
 
 
 def least(x: Array, y: Array, share: float) -> tuple[float, Array]:
-    """Return a model of least loss over samples (n, D) and (n,), and its loss, by brute force."""
+    """Return the least total loss over samples x (n, D), y (n,), and a model that attains it, by least squares."""
     count, size = x.shape
-    # ‖[x; √(n r) I] θ − [y; 0]‖² is the total loss.
+    # The total loss is ‖[x; √(n r) I] θ − [y; 0]‖², with r = share.
     rows = np.vstack([x, math.sqrt(count * share) * np.eye(size)])
     right = np.concatenate([y, np.zeros(size)])
     theta = np.linalg.lstsq(rows, right)[0]
@@ -51,7 +51,7 @@ def test_static_regret_equals_brute_force_after_every_round(agents: int, size: i
         regret.add(x[t], y[t], thetas=thetas[t])
         best, model = least(x[: t + 1].reshape(-1, size), y[: t + 1].ravel(), share)
         assert regret.loss == pytest.approx(paid[: t + 1].sum(), rel=1e-12)
-        # Where a model fits all samples, the loss left is the rounding error of Σy², which depends on the machine.
+        # If a model fits all samples, the best loss is only the rounding error of Σy², which depends on the machine.
         assert regret.best_loss == pytest.approx(best, rel=1e-9, abs=1e-6 * share**0.5 + 1e-11)
         assert regret.value == pytest.approx(paid[: t + 1].sum() - best, rel=1e-9)
         if share > 1e-6 or agents * (t + 1) > size + 2:
@@ -93,12 +93,12 @@ def test_the_best_models_have_no_regret() -> None:
         dynamic.add(x[t], y[t], thetas=np.tile(least(x[t], y[t], 0.01)[1], (4, 1)))
     assert abs(static.value) < 1e-9
     assert abs(dynamic.value) < 1e-9
-    # A model per round has at most the loss of one model for all rounds.
+    # The best model of each round has less loss than the best single model for all rounds.
     assert dynamic.best_loss < static.best_loss
 
 
 def test_samples_that_repeat_have_their_repeated_residual() -> None:
-    # Two agents with one input and different targets: no model meets both, even without a regulariser.
+    # The two agents have equal inputs and different targets, so that no model fits both, even unregularised.
     x, y = np.array([[3.0, 4.0], [3.0, 4.0]]), np.array([1.0, 2.0])
     for kind in (StaticRegret, DynamicRegret):
         regret = kind(2, 0.0)

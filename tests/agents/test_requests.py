@@ -1,4 +1,4 @@
-"""Requests are repeated after doubling pauses until they are answered, and each is carried out once."""
+"""Requests are repeated, after pauses that double, until they are answered; each is answered once."""
 
 import asyncio
 from collections import Counter
@@ -19,7 +19,7 @@ LINK, CSMA = Link(rate=250e3, header_bits=136), Radio()
 
 
 class Serves(Requests):
-    """Answers a number with its double, and records the requests."""
+    """Answers each value with twice the value, and records the requests."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -71,7 +71,7 @@ def test_each_request_is_answered_once_under_heavy_loss_both_ways(acks: bool) ->
     count = 60
     motes = {0: mote(*((1, k) for k in range(count)), repeats=12, timeout=0.02), 1: mote()}
     play(motes, loss=0.5, until=9000, medium=Radio(acks=acks, max_frame_retries=0))
-    # Each of 13 requests is answered with probability 1/4: in one of 42 runs none is.
+    # Each of the 13 transmissions of a request is answered with probability 1/4: one request in 42 fails.
     found = motes[0].app.found
     assert len(found) == count
     answers = [(k, answer) for k, answer in enumerate(found) if not isinstance(answer, TimeoutError)]
@@ -81,7 +81,7 @@ def test_each_request_is_answered_once_under_heavy_loss_both_ways(acks: bool) ->
     assert set(calls.values()) == {1}
     assert {value for _, value in calls} >= {k for k, _ in answers}
     assert motes[0].calls.repeated > count
-    assert motes[1].calls.answered > count  # repeated requests get the same answers again
+    assert motes[1].calls.answered > count  # repeated requests are answered again, from memory
 
 
 def test_several_at_once_get_their_own_answers() -> None:
@@ -97,7 +97,7 @@ def test_several_at_once_get_their_own_answers() -> None:
 
 
 def test_repetitions_come_after_doubled_pauses() -> None:
-    """RFC 7252, 4.2: the first pause is 1 to 1.5 times ACK_TIMEOUT, each later pause twice the previous one."""
+    """RFC 7252, 4.2: the first pause is 1 to 1.5 times ACK_TIMEOUT, and each later pause is twice the previous one."""
     timeout, repeats, firsts = 2.0, 4, []
     for seed in range(12):
         network = Network(nx.path_graph(2), replace(LINK, loss=1.0), medium=CSMA, seed=seed)
@@ -137,11 +137,11 @@ def test_an_answerer_that_crashes_in_between_answers_later() -> None:
     motes = {0: mote((1, 1), (1, 2), pause=9.0, timeout=1.0), 1: mote()}
     play(motes, faults=[Crash(1, at=8.0, until=12)])
     assert motes[0].app.found == [2, 4]
-    assert motes[1].calls.calls == [(0, 2)]  # a mote that crashes without keeping its state forgets earlier calls
+    assert motes[1].calls.calls == [(0, 2)]  # the crash erased the record of the first call
 
 
 def test_a_crash_of_the_asker_does_not_mix_its_requests_up() -> None:
-    """Requests restart after a crash; answers to earlier requests do not match them."""
+    """After a crash the agent asks all its requests again, and ignores answers to those from before the crash."""
     motes = {0: mote(*((1, k) for k in range(4)), pause=1.0), 1: mote()}
     play(motes, faults=[Crash(0, at=2.5, until=3.5)])
     assert motes[0].app.found == [0, 2, 4, 6]
@@ -191,7 +191,7 @@ def test_garbage_of_its_kinds_stops_nobody() -> None:
 
 
 def test_neighbours_are_told_apart() -> None:
-    """Requests of different neighbours are distinct even if their numbers and values are equal."""
+    """Requests of two neighbours with the same identifiers and values are each answered once."""
     asks = [(1, k) for k in range(40)]
     motes = {0: mote(*asks, repeats=10), 1: mote(), 2: mote(*asks, repeats=10)}
     play(motes, loss=0.3, until=900)
@@ -199,7 +199,7 @@ def test_neighbours_are_told_apart() -> None:
 
 
 def test_clocks_that_are_behind_change_nothing() -> None:
-    """Request numbers start from the clock, which may be negative."""
+    """Request identifiers start at the agent's clock, which is negative here."""
     motes = {0: mote((1, 1), (1, 2)), 1: mote()}
     play(motes, faults=[ClockSkew(0, offset=1000.0)], until=60)
     assert motes[0].app.found == [2, 4]

@@ -1,4 +1,4 @@
-"""CTP and RPL: no lasting loops, all readings at the sink, new parents after links die, few frames in calm times."""
+"""CTP and RPL: no lasting loops, all readings reach the sink, failed links are replaced, few beacons when stable."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ RADIO = Radio(acks=True, max_frame_retries=0)
 
 
 def reporting(protocol: Any, every: float, since: float = 60.0) -> type[Any]:
-    """Return a protocol's agent that reports the number of its reading every ``every`` seconds."""
+    """Return a subclass that reports its name and a running number every ``every`` seconds, from time ``since``."""
 
     class Mote(protocol):  # type: ignore[misc]
         async def work(self) -> None:
@@ -46,7 +46,7 @@ def collect(
     probe: Callable[[Any], float] | None = None,
     **settings: Any,
 ) -> Any:
-    """Run a protocol on a graph whose node 0 is the sink; call ``probe`` every second."""
+    """Run a protocol on a graph with node 0 as the sink, and evaluate ``probe`` every second."""
     link = LINK.with_loss(netsim.loss.bernoulli(loss)) if loss else LINK
     network = Network(graph, link, links=links, medium=RADIO, seed=3, faults=faults)
     agents = {node: reporting(protocol, every)(is_sink=node == 0, **settings) for node in graph}
@@ -73,14 +73,14 @@ def test_all_readings_reach_the_sink_over_a_tree(protocol: type[Collector], loss
     assert all(entry.value == [origin, number] for (origin, number), entry in arrived.items())
     early = {(name, number) for name, each in agents.items() for number in range(1, each.taken)}
     assert len(early) > 24 * 30
-    # A hop of eight transmissions, each with probability 0.64, fails once in 3500.
+    # A transmission and its acknowledgement succeed with probability 0.64; eight attempts fail once in 3500 hops.
     assert len(early - set(arrived)) <= (0 if loss == 0 else 8)
 
 
 @BOTH
 @pytest.mark.slow
 def test_loops_do_not_last(protocol: type[Collector]) -> None:
-    """While links change, RPL's ranks may count up along a loop until they are poisoned; so may CTP's costs."""
+    """While links change, loops may form; ranks (RPL) or costs (CTP) then rise until the loop breaks."""
     graph = field(2)
     cuts = [LinkDown(a, b, at=100.0 + 20 * k, until=160.0 + 20 * k) for k, (a, b) in enumerate([*graph.edges][:20])]
 
@@ -108,7 +108,7 @@ def test_the_tree_costs_little_more_than_the_best(protocol: type[Collector]) -> 
     best = nx.single_source_dijkstra_path_length(graph, 0, weight=etx)
     found = tree(run.agents)
     ours = {node: sum(etx(*hop) for hop in nx.utils.pairwise(nx.shortest_path(found, node, 0))) for node in found}
-    # Each protocol keeps a parent that is worse by up to 1.5 transmissions.
+    # To avoid oscillation, a protocol keeps a parent that costs up to 1.5 transmissions more than the best.
     assert sum(ours.values()) <= 1.35 * sum(best.values())
     assert all(ours[node] <= best[node] + 2.5 for node in ours)
 
@@ -174,7 +174,7 @@ def test_ctp_costs_are_the_sums_of_etx() -> None:
     run = collect(CTP, topology.path(5), 1000.0, loss=0.1, every=2.0)
     costs = [run.agents[node].cost for node in range(5)]
     assert costs[0] == 0
-    # A hop costs 1/0.81; small windows of the estimator add some percent.
+    # A hop costs 1/0.81 transmissions; the tolerance allows for the small windows of the estimator.
     for node, cost in enumerate(costs[1:], 1):
         assert cost == pytest.approx(node / 0.81, rel=0.2)
 
@@ -200,7 +200,7 @@ def test_ctp_data_that_come_from_nearer_the_sink_reset_the_timer() -> None:
 
 
 def offer(agent: Any, sender: str, tenths: int) -> None:
-    """Let an agent hear enough beacons of a neighbour for a link estimate."""
+    """Deliver three beacons of a neighbour with cost ``tenths`` / 10 to an agent, enough for a link estimate."""
     for number in range(3):
         agent.hear(netsim.mote.Message(sender, "b", [number, False, 0, tenths]))
 
@@ -242,7 +242,7 @@ def test_rpl_ranks_grow_to_the_leaves() -> None:
 
 
 def test_rpl_is_quiet_when_calm() -> None:
-    """Imax is 4.096 s · 2^8 = 17.5 min, so a node sends 10 DIOs in three hours, in addition to link probes."""
+    """The longest Trickle interval is 4.096 s · 2^8 = 17.5 min, so a node sends about 10 DIOs in three hours."""
     run = collect(RPL, field(), 4 * 3600.0, every=600.0, probing=1e9)
     early = collect(RPL, field(), 3600.0, every=600.0, probing=1e9)
     dios = sum(each.dios for each in run.agents.values()) - sum(each.dios for each in early.agents.values())
@@ -263,7 +263,7 @@ def test_rpl_drops_what_comes_down_twice() -> None:
 
 
 def test_rpl_gives_up_its_rank_where_the_root_is_gone() -> None:
-    """Ranks grow by seven hops at most and are then poisoned, so they do not count to infinity."""
+    """Cut off from the root, ranks grow by at most seven hops and then become infinite: no count to infinity."""
     seen: list[int] = []
 
     def ranks(agents: Any) -> float:
@@ -322,7 +322,7 @@ def test_bad_input_is_refused_by_name(make: Callable[[], object], says: str) -> 
 @BOTH
 @pytest.mark.parametrize("keeps_state", [False, True])
 def test_who_crashed_is_heard_again(protocol: type[Collector], keeps_state: bool) -> None:
-    """The sink remembers readings from before a mote's crash, but must count the first ones after it as new."""
+    """The sink must not take a restarted mote's readings for duplicates of those from before the crash."""
     kind = reporting(protocol, 5.0, since=5.0)
     agents = {node: kind(is_sink=node == 0) for node in range(2)}
     crash = netsim.faults.Crash(1, at=52.0, until=60.0, keeps_state=keeps_state)
@@ -341,7 +341,7 @@ def test_it_needs_acknowledgements() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "mac"), [(CTP, LPL), (RPL, XMac), (CTP, ContikiMAC), (RPL, TSCH), (CTP, TSCH)])
 def test_a_mac_layer_below_carries_beacons_and_data(protocol: type[Collector], mac: Any) -> None:
-    """The motes form a line of four; with TSCH they join within the minutes before the first reading."""
+    """On a line of four motes; readings start after 200 s, when all motes have joined the TSCH network."""
     kind, line = reporting(protocol, 30.0, since=200.0), nx.path_graph(4)
 
     def below(node: int) -> Any:
@@ -363,7 +363,7 @@ def test_a_mac_layer_below_carries_beacons_and_data(protocol: type[Collector], m
 
 @pytest.mark.parametrize("seed", [1, 4])
 def test_rpl_starts_cold_on_a_sparse_site(seed: int) -> None:
-    """Some motes have only bad links; earlier versions delivered 26 % and 86 % of the readings."""
+    """Some motes have only bad links; nearly all readings must arrive nevertheless."""
     outcome = netsim.studies.find_study("convergecast").execute(
         agents=25, routing="rpl", acks=True, awake="1", seed=seed, readings=12
     )
@@ -379,7 +379,7 @@ def test_rpl_takes_a_bad_link_where_there_is_no_better_one() -> None:
 
 
 def test_an_estimate_that_is_not_measured_fades() -> None:
-    """A link with a bad first estimate is probed at long intervals, so one new sample outweighs the old estimate."""
+    """Five successful probes at long intervals (``age=5``) improve a bad estimate more than five frequent ones."""
     links = LinkEstimator()
     links.sent("a", 5, False)
     links.sent("a", 5, False)
@@ -399,7 +399,7 @@ def spun(run: Any) -> list[str]:
 
 @pytest.mark.parametrize("graph", [nx.Graph([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 1)]), field(2)])
 def test_ctp_in_a_part_that_is_cut_off_waits(graph: "nx.Graph[Any]") -> None:
-    """No packet loops to the hop limit; all nodes learn that no route exists, stay quiet, and later find one."""
+    """Nodes cut off from the sink notice it, loop no packets, and send few beacons; later they find a route again."""
     cuts = [LinkDown(0, node, at=100.0, until=300.0) for node in graph[0]]
     cut = collect(CTP, graph, 290.0, faults=cuts)
     assert not spun(cut)

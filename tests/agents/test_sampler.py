@@ -1,4 +1,4 @@
-"""Simultaneous sampling: all motes sample at one instant, once per slot, and report later."""
+"""Simultaneous sampling: all motes sample at the same instant, once per slot, and report later."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ LINK, RADIO = Link(rate=250e3, header_bits=136), Radio(acks=True, max_frame_retr
 
 
 class Notes(Sampler):
-    """Records its sampling times, by the simulation's clock."""
+    """Records its sampling times, measured by the simulation's clock rather than the mote's."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -27,7 +27,7 @@ class Notes(Sampler):
 
 
 def play(make: Any, until: float = 200, nodes: int = 4, **options: Any) -> Any:
-    """Run a line of motes whose clocks err by about 40 ppm and 2 s."""
+    """Run a line of motes whose clocks have drifts of up to 30 ppm and offsets of up to 2 s."""
     skews = [ClockSkew(node, offset=1.3 * node - 2, drift=(20 * node - 30) * 1e-6) for node in range(nodes)]
     faults = [*skews, *options.pop("faults", ())]
     motes = {node: make(node) for node in range(nodes)}
@@ -95,7 +95,7 @@ def test_without_a_common_time_nothing_is_sampled() -> None:
         is_synchronised = False
 
         async def run(self) -> None:
-            """Return immediately."""
+            """Return, so that the mote never has a common time."""
 
     motes = play(lambda node: Mote(time=NoTime(), routing=CTP(is_sink=node == 0), app=Notes(10.0)), 60)
     assert [each.app.taken for each in motes.values()] == [{}] * 4

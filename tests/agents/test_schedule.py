@@ -102,7 +102,7 @@ def test_a_step_of_each_round() -> None:
 
 
 def test_a_penalty_that_doubles_every_so_many_rounds() -> None:
-    """DKLA with a ρ that changes after 20 rounds uses the current ρ in eqs. 18, in the step and in the dual."""
+    """DKLA with a doubling ρ equals its equations (18) with the current round's ρ in the step and the dual update."""
     task = Task("random", 0)
     penalty = schedule.doubling(RHO, 20)
     models, _ = task.run(lambda i: DKLA(task.problems[i], 50, rho=penalty))
@@ -167,7 +167,7 @@ def test_finished_agents_with_schedules_can_be_pickled() -> None:
 
 
 def test_the_recursions_agree_with_one_another() -> None:
-    # With a constant ρ, the recursion for a doubling ρ equals the oracle's recursion, which has its own tests.
+    # A schedule that never changes must equal the oracle's recursion for a constant ρ.
     task = Task("random", 1)
     models, _ = task.run(lambda i: DKLA(task.problems[i], 30, rho=schedule.piecewise({1: RHO})))
     expected, _ = batch.coke(task.gram, task.cross, task.adjacency, task.share, RHO, 30)

@@ -1,7 +1,4 @@
-"""Impossible setups are refused before the run, and doubtful ones noted once: shared MACs, no sink, two roots, ….
-
-Also powers that no radio has, and coordinates in degrees.
-"""
+"""Impossible setups, such as a missing sink or two roots, raise an error before the run or are noted once."""
 
 import warnings
 from dataclasses import replace

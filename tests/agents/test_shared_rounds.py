@@ -1,4 +1,4 @@
-"""Batched steps leave the same result as agents stepping one by one, to the byte."""
+"""Batched steps give the same results as agents that step one by one, to the byte."""
 
 import pickle
 import warnings
@@ -51,14 +51,14 @@ METHODS: list[type[SharingAgent]] = [CTA, DKLA, COKE, RFFDOKL, ODKLA, DOKL, DDKL
 
 
 class OwnStep(COKE):
-    """A user's method with its own update equation."""
+    """A user's method that changes the local step."""
 
     def local_step(self) -> Array:
         return 0.5 * super().local_step()
 
 
 class OwnDuals(COKE):
-    """A user's method with its own duals."""
+    """A user's method that changes the dual update."""
 
     def after_sharing(self) -> None:
         super().after_sharing()
@@ -66,7 +66,7 @@ class OwnDuals(COKE):
 
 
 class OwnPull(ODKLA):
-    """A user's method that steps as its parent, with another pull."""
+    """A user's method that replaces the difference in its parent's step."""
 
     def pull_to_difference(self) -> Array:
         return 0.5 * super().pull_to_difference()
@@ -74,14 +74,14 @@ class OwnPull(ODKLA):
 
 @dataclass(eq=False, repr=False)
 class PlainPenalty(ODKLA):
-    """A user's method whose penalty is a plain field without schedules."""
+    """A user's method that overrides the scheduled penalty with a plain field."""
 
     _: KW_ONLY
     rho: float = 0.25  # type: ignore[assignment]
 
 
 class AtOnce(DKLA):
-    """A user's method with batched steps by its own functions."""
+    """A user's method with its own local step, for single agents and for batches."""
 
     def local_step(self) -> Array:
         return self.theta + 0.1 * (1.0 - self.theta) - 0.05 * self.dual
@@ -93,7 +93,7 @@ class AtOnce(DKLA):
 
 
 class OwnLearning(GossipOMKL):
-    """A user's method that learns in another way."""
+    """A user's method that changes the model after learning."""
 
     def after_sharing(self) -> None:
         super().after_sharing()
@@ -101,7 +101,7 @@ class OwnLearning(GossipOMKL):
 
 
 class OwnGossip(GossipOMKL):
-    """A user's method that steps as its parent, with another pull."""
+    """A user's method that halves its parent's gossip step."""
 
     def pull(self) -> Array:
         return 0.5 * super().pull()
@@ -111,7 +111,7 @@ OWN: list[type[SharingAgent]] = [OwnStep, OwnDuals, OwnPull, PlainPenalty, AtOnc
 
 
 class Problem:
-    """A network and its agents, all from one seed; ``method`` may be several classes that send the same payload."""
+    """A random network and its agents, drawn from one seed; each agent's class is drawn from ``methods``."""
 
     def __init__(self, seed: int, methods: list[type[SharingAgent]], is_plain: bool) -> None:
         self.rng = rng = np.random.default_rng(seed)
@@ -168,7 +168,7 @@ class Problem:
         return OnlineCost(samples, size, loss=self.loss, regularizer=0.01)
 
     def happen(self) -> None:
-        """Schedule changes of agents during the run, as faults or a user would make them."""
+        """Schedule up to two changes of agents during the run."""
         rng, period = self.rng, self.network.round_period
         names = list(self.graph)
         for _ in range(rng.integers(0, 3)):
@@ -180,12 +180,12 @@ class Problem:
 
 
 def rare(rng: Rng, seldom: Any, usually: Any) -> Any:
-    """Return one of two values; the first with probability one fifth."""
+    """Return ``seldom`` with probability 1/5, otherwise ``usually``."""
     return seldom if rng.random() < 0.2 else usually
 
 
 def change(agent: Any, action: str) -> None:
-    """Change an agent as a fault or a user's action may."""
+    """Apply to an agent a change that a fault or a user's action could make."""
     if action == "restart":
         agent.restart()
     elif action == "scale":
@@ -209,7 +209,7 @@ def a_plain_network(rng: Rng) -> Network:
 
 
 def outcome(seed: int, way: str, methods: list[type[SharingAgent]], is_plain: bool) -> tuple[Any, ...]:
-    """Run a problem's agents one way; return all observable results, including those of each round."""
+    """Run a problem in one of three ways (see `check`), and return all observable results, round by round."""
     problem = Problem(seed, methods, is_plain)
     problem.happen()
     states: list[Any] = []
@@ -234,7 +234,7 @@ def outcome(seed: int, way: str, methods: list[type[SharingAgent]], is_plain: bo
 
 
 def state_of(agent: Any) -> list[Any]:
-    """Return an agent's state, to the byte."""
+    """Return an agent's complete state, for a comparison to the byte."""
     sharing, cost = vars(agent).get("sharing"), agent.cost
     found = [agent.theta.tobytes(), str(agent.theta.dtype), agent.rng.bit_generator.state]
     found += [getattr(agent, name).tobytes() for name in ("dual", "model") if name in vars(agent)]
@@ -249,7 +249,7 @@ def state_of(agent: Any) -> list[Any]:
 
 
 def check(seed: int, methods: list[type[SharingAgent]], is_plain: bool) -> str:
-    """Check that all ways give the same results; return the error of the run."""
+    """Assert equal results of batched steps, steps one by one, and agents woken singly; return the run's error."""
     at_once, one_by_one, woken = (outcome(seed, way, methods, is_plain) for way in ("at once", "one by one", "woken"))
     assert at_once == woken
     assert one_by_one == woken
@@ -305,7 +305,7 @@ def another_class(agent: Any) -> None:
 @pytest.mark.parametrize("mend", [own_step, own_update, deafness, own_words, another_class])
 @pytest.mark.parametrize(
     ("method", "time"),
-    # The run ends within a round for every third method.
+    # Change the agent at the beginning of a round and, for every third method, in the middle.
     [*((method, 3.0) for method in METHODS), *(slow(method, 3.5) for method in METHODS[1::3])],
 )
 def test_an_agent_may_get_methods_of_its_own_during_a_run(
@@ -354,20 +354,20 @@ def test_the_usual_methods_speak_and_hear_at_once(method: type[SharingAgent], co
         vars(agent)["unheard"] = "kept"
     with said as all_rounds, said_each as said_one_by_one, heard_each as heard_one_by_one:
         Network(problem.graph).run(agents)
-    # The first steps are not batched: they factor matrices, and omit neighbours until all were heard.
+    # The first rounds are not batched: they factor matrices, or neighbours have not been received from yet.
     alone = 2 if method in (RFFDOKL, GossipOMKL) else 1 if method in (DKLA, COKE) else 0
     assert (len(all_rounds), len(said_one_by_one), len(heard_one_by_one)) == (9, alone, 0)
 
 
 class Doubled(MultiKernelCost):
-    """A user's cost."""
+    """A user's cost that replaces the gradient."""
 
     def gradient(self, models: Array) -> Array:
         return 2.0 * super().gradient(models)
 
 
 def streamed(kind: type[MultiKernelCost] = MultiKernelCost, scale: float = 1.0, features: int = 4) -> MultiKernelCost:
-    """Return a cost with two kernels, or with one kernel and many features."""
+    """Return a cost of random samples with two kernels, or with one if there are 100 features or more."""
     rng, kernels = np.random.default_rng(0), 2 if features < 100 else 1
     z, y = scale * rng.normal(size=(12, kernels * features)), np.sign(rng.normal(size=12))
     return kind(zip(z, y.tolist(), strict=True), kernels, features, regularizer=0.01)
@@ -400,7 +400,7 @@ def test_unusual_costs_of_many_kernels_do_their_own(costs: list[Callable[[], Mul
 
 @contextmanager
 def spy(owner: type, name: str) -> Iterator[list[Any]]:
-    """Record the return values of a method."""
+    """Collect the return values of all calls of a method."""
     returned: list[Any] = []
     method = getattr(owner, name)
 

@@ -1,4 +1,4 @@
-"""The copies that neighbours have of each other's states, under all link faults."""
+"""Copies of the neighbours' states, under all link faults."""
 
 import asyncio
 import pickle
@@ -81,8 +81,7 @@ def test_a_second_copy_that_an_agent_finds_a_round_later_does_not_count_either()
             self.sharing = Sharing(self, 2, coder=Uniform(5))
             async for k in self.rounds(4):
                 if (self.name, k) == (1, 1):
-                    # Sleep into the second round: the agent collects one copy of its frames now, and the other copy
-                    # later.
+                    # Sleep into the second round, so that the two copies of a frame are collected in different rounds.
                     await asyncio.sleep(1.5)
                 await self.sharing.say(np.array([k, -1.0]), k)
                 self.sharing.hear(await self.collect(), k)
@@ -132,7 +131,7 @@ def test_a_refused_broadcast_changes_what_nobody_knows(coder: Coder) -> None:
     graph, rounds = topology.ring(5), 600
     local = problems(5)
     agents = {i: COKE(local[i], rounds, rho=0.1, coder=coder) for i in graph}
-    # Frames have some 190 to 550 bits, so the budget refuses a third or more of them.
+    # A frame has about 190 to 550 bits, so a budget of 125 bits per second refuses a third of the frames or more.
     link = Link(budget=Budget(125, per="second", burst=900))
     run = Network(graph, link).run(agents, [assert_copies_are_the_truth])
     assert run.ledger.exits[REFUSED] > 0.3 * run.ledger.link_messages
@@ -184,7 +183,7 @@ def test_an_agent_without_neighbours_knows_what_it_said() -> None:
 
 
 class Descent(Diffusion):
-    """An update of the model in place, or by another array type."""
+    """A method whose step is ``way(agent, step)``, which may update the model in place or return another array type."""
 
     way: Callable[[Any, Array], Any]
 
@@ -261,7 +260,7 @@ def test_weights_that_are_none_are_refused_as_a_run_begins(weights: Any, says: s
 
 
 def test_whoever_has_no_weight_of_its_own_stays_where_it_is_until_it_hears_somebody() -> None:
-    # The weights are doubly stochastic, and each agent gives all weight to its neighbour.
+    # The weights are doubly stochastic, but an agent's weight for itself is 0.
     agents = {i: CTA(each, 5, eta=0.1, weights={i: 0.0, 1 - i: 1.0}) for i, each in enumerate(problems(2))}
     models, _ = models_by_round(agents, topology.complete(2), Link(loss=1.0))
     assert np.isfinite(models).all()

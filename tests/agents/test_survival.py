@@ -1,4 +1,4 @@
-"""Duals that survive lost frames: equal to plain duals on ideal links, and to their recursions on lossy ones."""
+"""Dual updates that tolerate loss equal plain duals on ideal links, and their recursions on lossy links."""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -89,7 +89,7 @@ def run_of(make: Callable[[int], Any], link: Link = IDEAL, seed: int = 5) -> tup
     return watch, Network(GRAPH, link, seed=seed).run({i: make(i) for i in GRAPH}, [watch], trace=True)
 
 
-# COKE with edge duals is left out: the edge of a silent neighbour waits, which changes the method.
+# COKE with edge duals is left out: edge duals are not updated for a censored neighbour, which changes the method.
 ON_IDEAL_LINKS = [(name, RunningSums()) for name in METHODS] + [
     (name, EdgeDuals()) for name in METHODS if name != "COKE"
 ]
@@ -128,7 +128,7 @@ def test_edge_duals_follow_from_which_frames_arrived(method: str) -> None:
 
 
 def long_run(way: Duals, lost: float, rounds: int = 1200, **given: Any) -> tuple[float, Watch]:
-    """Return the distance of the final models from the centralised optimum, and the records of the run."""
+    """Run DKLA; return the distance of the final models from the centralised optimum, and the probe."""
     watch, _ = run_of(lambda i: DKLA(problem(i), rounds, rho=RHO, duals=way, **given), Link(loss=lost))
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
     return float(np.abs(watch.thetas[-1] - best).max()), watch
@@ -139,7 +139,7 @@ def test_at_thirty_percent_loss_the_optimum_is_that_of_the_centre(way: Duals) ->
     apart, watch = long_run(way, 0.3)
     assert apart < 1e-8
     assert np.abs(watch.duals[-1].sum(axis=0)).max() < 1e-8
-    # The plain duals agree on another model.
+    # With plain duals the agents agree on a wrong model.
     worse, plain = long_run(Accumulated(), 0.3)
     assert worse > 1e-3
     assert np.ptp(plain.thetas[-1], axis=0).max() < 1e-6
@@ -151,7 +151,7 @@ DEAD = next((a, b) for a, b in GRAPH.edges if nx.is_connected(nx.restricted_view
 
 
 def with_dead(way: Duals, dead: Sequence[tuple[int, int]], rounds: int) -> Array:
-    """Return DKLA's final models, with some dead links and all others ideal."""
+    """Return DKLA's final models if the directed links ``dead`` lose all frames and all other links are ideal."""
     links = {ends: Link(loss=1.0) for ends in dead}
     agents = {i: DKLA(problem(i), rounds, rho=RHO, duals=way) for i in GRAPH}
     Network(GRAPH, links=links).run(agents)
@@ -167,7 +167,7 @@ def arrived_but(dead: Sequence[tuple[int, int]], rounds: int) -> lossy.Arrived:
 
 @pytest.mark.parametrize("way", [Accumulated(), RunningSums()], ids=["plain", "sums"])
 def test_one_link_dead_one_way_takes_accumulated_duals_and_running_sums_to_the_zero_model(way: Duals) -> None:
-    """At rest Σ_n (θ̂_i − copy of θ̂_n) = 0 at every agent; a copy stuck at zero forces zero models."""
+    """At a fixed point Σ_n (θ̂_i − copy of θ̂_n) = 0 at each agent i; a copy that stays 0 forces all models to 0."""
     best = np.abs(centralised([problem(i) for i in GRAPH], SHARE * AGENTS)).max()
     assert np.abs(with_dead(way, [DEAD], 1000)).max() < 1e-6 * best
     rounds = 60
@@ -187,7 +187,7 @@ def test_edge_duals_bear_a_link_that_is_dead_one_way_but_not_both_ways() -> None
     found = with_dead(EdgeDuals(), both, 4000)
     np.testing.assert_allclose(found, np.tile(found[0], (AGENTS, 1)), rtol=0, atol=1e-8)
     assert np.abs(found[0] - best).max() > 1e-2 * np.abs(best).max()
-    # The gradients of all costs cancel with the terms of the dead link at its two ends.
+    # Optimality with the regulariser: the sum of gradients plus 2ρθ for each of the two ends is 0.
     gradient = sum(problem(i).gradient(found[0]) for i in GRAPH)
     np.testing.assert_allclose(gradient + 2 * 2 * RHO * found[0], 0.0, rtol=0, atol=1e-8)
     thetas = survival.edge_duals(BATCH, A, SIZE, RHO, 0.5, arrived_but(both, 200))
@@ -303,12 +303,12 @@ def test_after_a_crash_the_agents_find_the_optimum_again(way: Duals, keeps_state
     faults = [Crash(2, at=300.5, until=340.2, keeps_state=keeps_state), Crash(0, at=600.0, until=600.5)]
     run = Network(GRAPH, Link(loss=0.1), seed=1, faults=faults).run(agents)
     assert len(run.rounds) == 1050
-    # The node is down from within round 301 until within round 341; its next full round is 342.
+    # Node 2 crashes during round 301 and restarts during round 341, so its next full round is 342.
     assert played[2] == [*range(1, 302), *range(342, 1051)]
     assert played[0] == [*range(1, 601), *range(602, 1051)]
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
     error = max(np.abs(agent.theta - best).max() for agent in agents.values())
-    # With a grid of finite step, the error ends within some steps of the grid.
+    # Coded sums lie on a grid, so their models end within a few grid steps of the optimum.
     assert error < (0.05 if isinstance(way, CodedSums) else 1e-8)
 
 

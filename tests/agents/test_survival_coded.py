@@ -1,4 +1,4 @@
-"""Coded sums: a neighbour's copy is exact to the last bit, or known to be wrong and repaired."""
+"""Coded sums: each copy of a neighbour's state is either exact to the last bit or detected as wrong and repaired."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ FINE = CodedSums(step=1e-9, halvings=0, dither=False, sum_every=1)
 
 
 class Books:
-    """A probe that compares each agent's copies of its neighbours with their true states."""
+    """A probe that records, for each round, the models and the largest absolute element of the sum of the duals."""
 
     def __init__(self) -> None:
         self.thetas: list[Array] = []
@@ -88,7 +88,7 @@ def test_who_was_away_too_long_finds_out_and_asks() -> None:
     repairs = sum(each.repairs for each in sharings)
     assert astray > 10
     assert 0 < repairs <= table["offered"]["repair"]
-    # Repairs are requested with bits that are counted.
+    # The ledger counts the bits of repair frames.
     assert table["wire_bits"]["repair"] > 0
     assert np.isfinite(books.thetas).all()
 
@@ -99,7 +99,7 @@ def test_the_models_end_within_the_grid_of_the_optimum(lost: float) -> None:
     for step in (1e-2, 1e-4):
         books, _, _ = run_of(CodedSums(step=step, halvings=4, halve_every=40), Link(loss=lost), 420)
         assert np.abs(np.mean(books.thetas[-200:], axis=(0, 1)) - best).max() < 10 * step
-    # Without a remedy they end far from the optimum: tests.agents.test_survival.
+    # tests.agents.test_survival shows that plain duals end far from the optimum.
 
 
 def test_one_that_lost_its_state_is_understood_again() -> None:

@@ -1,4 +1,4 @@
-"""First-order methods under loss: as their docstrings state, and equal to recursions given the arrivals."""
+"""First-order methods on lossy links: their documented limits, and recursions over the frames that arrived."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,7 +43,7 @@ OVER_STAR: dict[str, Make] = {
 
 
 class Seen:
-    """A probe that keeps every round's models, and the sums that must vanish."""
+    """A probe that keeps each round's models and each agent's imbalance, whose sum over the agents must be 0."""
 
     def __init__(self) -> None:
         self.models: list[Array] = []
@@ -57,7 +57,7 @@ class Seen:
 
     @property
     def apart(self) -> float:
-        """Return the distance of the last models from the common optimum, relative to its norm."""
+        """Return the largest distance of a final model from the common optimum, relative to the optimum's norm."""
         return float(np.linalg.norm(self.models[-1] - BEST, axis=1).max() / np.linalg.norm(BEST))
 
     @property
@@ -72,7 +72,7 @@ def play(make: Make, link: Link, rounds: int = ROUNDS, *, seed: int = 5, star: b
 
 
 def copies_apart(run: Any) -> float:
-    """Return the largest distance of a copy from the state that it copies."""
+    """Return the largest distance between an agent's copy of a neighbour's state and the true state."""
     return max(
         float(np.linalg.norm(copy - run.agents[name].sharing.own))
         for agent in run.agents.values()
@@ -122,7 +122,7 @@ def test_beer_follows_from_which_frames_arrived(link: str) -> None:
 
 @each_link
 def test_dpsgd_follows_from_which_frames_arrived(link: str) -> None:
-    """The mean omits a neighbour that was never heard, and uses the last model of one not heard in this round."""
+    """The mean uses the last model received from each neighbour, and omits neighbours never received from."""
     seen, run = play(PLAIN["D-PSGD"], LOSSY[link])
     x, copies = np.zeros(SHAPE), [dict[int, Array]() for _ in W]
     for heard, found in zip(lossy.arrivals(run, ROUNDS), seen.models, strict=True):
@@ -175,7 +175,7 @@ def test_diging_with_running_sums_is_exact_whatever_is_lost(lost: float) -> None
 
 @pytest.mark.parametrize("method", [slow("BEER"), *(each for each in CODED_ONES if each != "BEER")])
 def test_one_percent_ruins_coded_differences(method: str) -> None:
-    """The bounds are those of the docstrings: CHOCO drifts; LEAD and BEER end far from the optimum."""
+    """As documented in the classes: with 1 % loss CHOCO drifts, and LEAD and BEER end far from the optimum."""
     ideal, _ = play(CODED_ONES[method], Link(), 400)
     ruined, run = play(CODED_ONES[method], Link(loss=0.01), 400)
     assert copies_apart(run) > 1e-2

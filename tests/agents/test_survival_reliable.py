@@ -1,4 +1,4 @@
-"""Methods over reliable links: exact with acknowledgements or repairs; with key frames, copies become equal again."""
+"""Methods over reliable links: exact with acknowledgements or repairs; with key frames, copies are corrected later."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ ADMM: dict[str, Callable[[int], DKLA]] = {
 
 
 def apart(make: Callable[[int], Any], link: Link) -> tuple[float, float, float]:
-    """Return the final models' distance from the optimum, the copies' distance, and the sum of the duals."""
+    """Return the largest errors of a run's end: of the models, of the copies of neighbours, of the sum of the duals."""
     agents = {i: make(i) for i in GRAPH}
     Network(GRAPH, link, seed=2).run(agents)
     best = centralised([problem(i) for i in GRAPH], SHARE * AGENTS)
@@ -45,7 +45,7 @@ def apart(make: Callable[[int], Any], link: Link) -> tuple[float, float, float]:
 @pytest.mark.parametrize(
     ("method", "way", "link"),
     [
-        # The quick tests have each method once, and each way over each link once.
+        # The quick tests cover each method, and each reliability mode on each link; the rest are slow tests.
         (name, way, link) if (place + (way == "ack")) % 4 == 2 * (link == "burst") else slow(name, way, link)
         for place, name in enumerate(ADMM)
         for way in ("ack", "nack")
@@ -98,14 +98,14 @@ def test_a_key_frame_travels_as_it_is() -> None:
 
 
 def test_late_frames_are_done_in_their_place() -> None:
-    """States heard in any order give the same sum of ρ times copies as states heard in their own rounds."""
+    """The sum over rounds of ρ times a neighbour's state is the same if frames arrive late and out of order."""
 
     class Said:
         def __init__(self, number: int, value: float) -> None:
             self.sender, self.round, self.payload = "n", number, np.array([value])
 
     truth = {1: 1.0, 3: 4.0, 4: -2.0, 7: 5.0}
-    # {round of hearing: rounds of the frames heard then}.
+    # The rounds of the frames received, by the round in which they are received.
     arrives = {1: [1], 4: [4], 6: [3], 9: [7]}
     copies = Copies(("n",), (1,))
     repairs = Repairs(copies, np.zeros(1))
@@ -124,7 +124,7 @@ def test_late_frames_are_done_in_their_place() -> None:
 
 
 class ZeroFilled(CTA):
-    """A known mistake: a frame missing in a round counts as a vector of zeros."""
+    """A known mistake in lossy diffusion: if a neighbour's frame is missing, a vector of zeros replaces its model."""
 
     def combined(self) -> Any:
         psi = self.weights[self.name] * self.theta

@@ -1,4 +1,4 @@
-"""Trickle against RFC 6206: one transmission in the second half of each interval, doubling, suppression, resets."""
+"""Trickle behaves as in RFC 6206: when a node sends, doubling intervals, suppression, and resets."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +13,7 @@ from netsim.agents import Trickle
 
 
 class Gossip(netsim.Agent):
-    """Sends its version by Trickle; a node counts equal versions, and resets its timer on other versions."""
+    """Broadcasts its version by Trickle: an equal version received is consistent, another one resets the timer."""
 
     def __init__(self, start: float = 0.0, **timer: Any) -> None:
         self.start, self.timer, self.version = start, timer, 0
@@ -40,7 +40,7 @@ class Gossip(netsim.Agent):
 
 
 def cell(count: int, until: float, apart: float = 0.0, actions: Any = None, **timer: Any) -> list[Gossip]:
-    """Return the nodes of a single-hop cell; each starts up to ``apart`` seconds later."""
+    """Run nodes that all receive from each other, with starts spread over ``apart`` seconds, and return them."""
     graph = topology.complete(count) if count > 1 else topology.path(1)
     network = Network(graph, medium="radio", seed=4)
     nodes = {node: Gossip(apart * node / count, **timer) for node in graph}
@@ -91,7 +91,7 @@ def test_what_is_inconsistent_spreads_within_imin() -> None:
     first = min(time for node in nodes for time in node.said if time >= 500)
     assert 500.05 <= first < 500.1
     assert {node.version for node in nodes} == {1}
-    # Each node that heard the new version restarted with Imin.
+    # Each node that received the new version restarted with the interval Imin = 0.1 s.
     assert all(node.trickle.interval <= 0.8 for node in nodes)
 
 

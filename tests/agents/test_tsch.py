@@ -1,4 +1,4 @@
-"""TSCH: all channels have their turn, clocks stay within the guard time, and an idle node sleeps."""
+"""TSCH: all channels are used equally, clocks stay within the guard time, and an idle node sleeps."""
 
 import asyncio
 from collections import Counter
@@ -23,7 +23,7 @@ RADIO = replace(PRESET.medium, access="aloha", max_frame_retries=0)
 
 
 class Mote(TSCH):
-    """Posts messages to a neighbour, some seconds apart, once the network has formed."""
+    """Posts messages to a neighbour at random intervals of mean ``apart`` (s), once the network has formed."""
 
     def __init__(self, to: Hashable = None, posts: int = 0, apart: float = 10.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -54,7 +54,7 @@ def line(nodes: int, posts: int = 0, beacons: float = 2.0, **kwargs: Any) -> dic
 
 @pytest.mark.slow
 def test_a_line_joins_and_delivers_in_spite_of_its_clocks() -> None:
-    """At 40 ppm, neighbours drift by half the guard, 1.1 ms, in 27 s; beacons every 5 s keep them synchronised."""
+    """Neighbours that differ by 40 ppm drift by half the guard, 1.1 ms, in 27 s; beacons every 5 s prevent that."""
     rng = np.random.default_rng(1)
     clocks = [ClockSkew(k, offset=rng.uniform(-3, 3), drift=(-1) ** k * 20e-6) for k in range(5)]
     run = play(nx.path_graph(5), line(5, 30, beacons=5.0, slotframe=25), 1500.0, clocks)
@@ -65,18 +65,18 @@ def test_a_line_joins_and_delivers_in_spite_of_its_clocks() -> None:
 
 
 def test_without_beacons_in_time_clocks_leave_the_guard() -> None:
-    """At 200 ppm half the guard is used up in 5.5 s; with beacons every 100 s most messages are lost."""
+    """At 200 ppm clocks drift by half the guard in 5.5 s, so with beacons every 100 s most messages are lost."""
     clocks = [ClockSkew(1, drift=200e-6)]
     run = play(nx.path_graph(2), line(2, 30, beacons=100.0, retries=0), 1500.0, clocks)
     assert sum(run.agents[1].done) < 15
 
 
 def test_all_channels_have_their_turn() -> None:
-    """101 slots and 16 channels are coprime: a message in every cell uses all channels equally."""
+    """The slotframe's 101 slots and the 16 channels are coprime, so successive messages use all channels equally."""
     run = play(nx.path_graph(2), line(2, 320, apart=1e-3), 1500.0)
     used = Counter(run.agents[0].used)
     assert set(used) == set(HOPPING)
-    # Each channel is used 20 times on average; in some cells a beacon takes precedence.
+    # 320 messages on 16 channels are 20 per channel on average; a beacon delays some of them.
     assert all(10 <= count <= 30 for count in used.values())
 
 
@@ -94,7 +94,7 @@ class Jammer(netsim.Agent):
 @pytest.mark.slow
 @pytest.mark.parametrize(("hopping", "left"), [(HOPPING, 15 / 16), ((5,), 0.0)])
 def test_a_jammed_channel_costs_its_share_only(hopping: tuple[int, ...], left: float) -> None:
-    """A node confined to that channel loses its time source and stops sending."""
+    """With 16 channels 1/16 of the messages are lost; on the jammed channel alone, no message is delivered."""
     powers = {(a, b): -50.0 if a == 2 else -70.0 for a in range(3) for b in range(3) if a != b}
     done = []
     for jammer in (Actor(), Jammer()):
@@ -113,7 +113,7 @@ def test_an_idle_node_listens_for_the_guard_time_only() -> None:
 
 
 def test_a_shared_cell_is_shared_by_back_off() -> None:
-    """Four nodes want to send at the same time."""
+    """Four nodes send in the same cell; after collisions the back-off lets nearly all messages through."""
     agents: dict[int, netsim.Agent] = {
         k: Mote(0, 20 if k else 0, apart=1e-3, is_root=k == 0, hopping=range(3), beacons=20.0) for k in range(5)
     }
@@ -138,7 +138,7 @@ class Announcer(TSCH):
 
 
 def test_a_message_to_all_is_sent_once_in_a_shared_cell() -> None:
-    """Another node's beacon occupies about one of fifty cells."""
+    """A few broadcasts may be lost, because a node's own beacon occupies about one in fifty cells."""
     agents = {k: Announcer(k == 0) for k in range(3)}
     run = Network(nx.complete_graph(3), PRESET.link, medium=RADIO, seed=3).run(agents, until=150.0)
     for node in (1, 2):
@@ -183,13 +183,13 @@ def test_who_posts_may_stop_waiting_and_is_told_at_once_of_a_stranger() -> None:
 
 
 def test_a_network_follows_its_root_when_that_returns_with_another_time() -> None:
-    """Two nodes that were each other's time source would stay a network without a root."""
+    """Without a check, two nodes could take each other as time source and never rejoin the root."""
 
     class Talks(Mote):
         async def work(self) -> None:
             while True:
                 await asyncio.sleep(self.rng.uniform(1, 2))
-                # Acknowledgements of the time source also synchronise the clock.
+                # An acknowledgement from the time source also corrects the clock.
                 await self.post(self.to, 0)
 
     agents: dict[int, netsim.Agent] = {
@@ -202,7 +202,7 @@ def test_a_network_follows_its_root_when_that_returns_with_another_time() -> Non
 
 
 def test_beacons_must_be_no_more_frequent_than_the_cells_that_take_them() -> None:
-    """With more frequent beacons than cells, a node would lose synchronisation before it can hear the next beacon."""
+    """A slotframe has one cell for beacons: with a shorter period a node would expect beacons that cannot come."""
     with pytest.raises(netsim.BadInput, match=r"^beacons = 0\.01: must be a number >= 0\.07$"):
         TSCH(slotframe=7, beacons=0.01)
 

@@ -78,8 +78,10 @@ class Notes:
     calls: list[Call] = field(default_factory=list)
     got: list[Got] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    # Transmitted messages: time of the call, kind, event, and outcome.
-    sent: list[tuple[float, str, float | None, Any]] = field(default_factory=list)
+    # Messages to transmit: time of the call, kind, and event.
+    events: list[tuple[float, str, float | None]] = field(default_factory=list)
+    # The outcomes of messages whose transmission has ended.
+    sent: list[Any] = field(default_factory=list)
     # Each frame received by radio: sender, kind, time of sending, local start of reception, and event.
     stamps: list[tuple[Hashable, str, float, float, float | None]] = field(default_factory=list)
     # Not compared: a listener ends when nothing more can arrive, which is later if a probe is still scheduled.
@@ -252,10 +254,12 @@ class Noting(netsim.Agent):
     async def transmit(self, call: Call, payload: Any) -> None:
         """Transmit a message, with or without the time of an event, and record the outcome."""
         event = self.now - float(self.rng.choice([0.0, 1e-6, 0.3])) if self.rng.random() < 0.5 else None
+        # Record the event before the wait, which the run's end may cut short after the frame has arrived.
+        self.notes.events.append((call.at, call.kind, event))
         sent = await self.radio.transmit(call.kind, payload, call.to, event=event, raw_data=call.raw)
         call.finished = True
         self.feel()
-        self.notes.sent.append((call.at, call.kind, event, sent))
+        self.notes.sent.append(sent)
         payloads.spoil(payload)
         if sent.on_air and not call.at <= sent.began <= sent.ended <= self.now + 1e-9:
             self.notes.wrong.append(f"{call} left the air at another time: {sent}")

@@ -318,8 +318,9 @@ def stamps_are_those_of_the_air(played: Played) -> None:
     for row in log:
         begins[row["sender"]].append(row["start_s"])
     for node, agent in played.agents.items():
-        for at, kind, event, sent in agent.notes.sent:
+        for at, kind, event in agent.notes.events:
             events[node, kind, at] = event if (node, kind, at) not in events else math.nan
+        for sent in agent.notes.sent:
             if sent.on_air:
                 assert np.isclose(begins[node], true(node, sent.began), rtol=0, atol=1e-9).any(), sent
     if played.damages:

@@ -198,6 +198,8 @@ def test_a_slip_in_the_name_of_a_problem(folder: Path) -> None:
         "a, b\n0.5,  2\n1, 4\n",
         "a;b\n0,5;2\n1;4\n",
         '"a";"b"\r\n"0,5";"2"\r\n"1";"4"\r\n',
+        "a,b\r0.5,2\r1,4\r",
+        ",a,b\r\r,0.5,2\r1,1,4\r",
         "a\tb\n0.5\t2\n1\t4\n",
         "a\tb\n0,5\t2\n1\t4\n",
         "\ufeffa,b\n0.5,2\n1,4\n",

@@ -1,4 +1,4 @@
-"""Small problems for the theorems, and runs of netsim's agents that store the arrays of every round."""
+"""Small problems for the theorems, and runs of netsim's agents that keep every round's arrays."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,11 +19,11 @@ GRAPHS: dict[str, Callable[[], "nx.Graph[int]"]] = {
 CASES = [
     (graph, seed) if list(GRAPHS).index(graph) == seed else slow(graph, seed) for graph in GRAPHS for seed in range(3)
 ]
-"""Combinations of three graphs and three seeds; the quick tests have each graph and each seed once."""
+"""All combinations of three graphs and three seeds; the quick tests run three, with each graph and seed once."""
 
 
 class Ridge:
-    """Least squares with ``size`` features on a graph; the agents' inputs differ in distribution."""
+    """Regularised least squares with ``size`` features; each agent of the graph has its own input distribution."""
 
     def __init__(
         self, graph: "str | nx.Graph[int]", seed: int, *, size: int = 3, regularizer: float = 2.0, scale: float = 1.0
@@ -43,20 +43,20 @@ class Ridge:
         self.rows = [dict(enumerate(row)) for row in self.weights]
 
     def agents(self, make: Callable[..., Any], rounds: int, **parameters: Any) -> dict[int, Any]:
-        """Return agents of a class, with weights if the class takes any."""
+        """Return one agent of the class ``make`` per node, with mixing weights if the class has that parameter."""
         if "weights" in make.__dataclass_fields__:  # type: ignore[attr-defined]
             return {i: make(self.costs[i], rounds, weights=self.rows[i], **parameters) for i in self.graph}
         return {i: make(self.costs[i], rounds, **parameters) for i in self.graph}
 
     def errors(self, agents: Mapping[int, Any], seed: int = 1) -> Array:
-        """Return ‖Θ_k − Θ*‖ after each round of a run, shape (rounds,)."""
+        """Run agents; return ‖Θ_k − Θ*‖, the distance of all models from the optimum, after each round k."""
         models = kept(self.graph, agents, lambda agent: agent.theta, seed=seed)
         result: Array = np.linalg.norm(models - self.optimum, axis=(1, 2))
         return result
 
 
 def kept(graph: "nx.Graph[int]", agents: Mapping[int, Any], what: Callable[[Any], Array], seed: int = 1) -> Array:
-    """Run agents, and return an array of each agent after each round, shape (rounds, N, …)."""
+    """Run agents, and return ``what(agent)`` of each agent after each round, shape (rounds, N, …)."""
     found: list[Array] = []
 
     def watch(those: Mapping[int, Any]) -> dict[str, float]:
@@ -68,7 +68,7 @@ def kept(graph: "nx.Graph[int]", agents: Mapping[int, Any], what: Callable[[Any]
 
 
 class Stream:
-    """Samples of a linear model with noise, in ``size`` features of norm at most 1, at the agents of a graph."""
+    """Streams of samples at the agents of a graph: a noisy linear model of ``size`` features of norm at most 1."""
 
     def __init__(self, graph: str, seed: int, rounds: int, size: int = 6) -> None:
         self.graph, self.rounds, self.size = GRAPHS[graph](), rounds, size
@@ -80,7 +80,7 @@ class Stream:
         self.share = 1e-3 / len(self.graph)
 
     def agents(self, make: Callable[..., Any], **parameters: Any) -> dict[int, Any]:
-        """Return agents of a class, each with its own stream."""
+        """Return one agent of the class ``make`` per node, each with its own stream of samples."""
         return {i: make(self.cost(i), self.rounds, **parameters) for i in self.graph}
 
     def cost(self, i: int) -> OnlineCost:

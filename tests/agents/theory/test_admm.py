@@ -1,4 +1,4 @@
-"""Theorem 4 of COKE against runs of DKLA, and counterexamples to its printed forms."""
+"""Runs of DKLA satisfy theorem 4 of COKE, and are counterexamples to its printed forms."""
 
 import numpy as np
 import pytest
@@ -10,12 +10,12 @@ from netsim.agents.theory.inputs import Curvature, Graph
 from netsim.util.typing import Array
 from tests.agents.theory.problems import CASES, Ridge, kept
 
-# The largest ratios of bound to measurement on graphs of up to 12 agents: in the first half, and in round 1.
+# The largest ratios of a bound to the measured error on graphs of up to 12 agents: √(G_k/m), and theorem 4 in round 1.
 LOOSEST_HALF, LOOSEST_FIRST = 7.8, 32
 
 
 def energies(ridge: Ridge, rho: float, rounds: int) -> tuple[Array, Array]:
-    """Return G_k and ‖Θ_k − Θ*‖ for k = 0, 1, …, rounds of a run of DKLA."""
+    """Run DKLA; return for k = 0, …, rounds the energy G_k (`dkla_energy`) and the error ‖Θ_k − Θ*‖."""
     agents = ridge.agents(DKLA, rounds, rho=rho)
     both = kept(ridge.graph, agents, lambda agent: np.stack([agent.theta, agent.dual]))
     both = np.concatenate([np.zeros_like(both[:1]), both])
@@ -30,7 +30,6 @@ def curvature_of(ridge: Ridge) -> Curvature:
     return found
 
 
-# Two thirds of these cases are slow.
 @pytest.mark.parametrize(("graph", "seed"), CASES)
 @pytest.mark.parametrize("rho", [0.05, 0.5])
 def test_theorem_4_holds_in_every_round(graph: str, seed: int, rho: float) -> None:
@@ -79,7 +78,7 @@ def test_a_vacuous_bound_is_a_line() -> None:
 
 
 def test_printed_delta_promises_too_much() -> None:
-    # On a path σ̃²min(S₋) < 1; the printed form multiplies by it where it must divide.
+    # The printed δ multiplies by σ̃²min(S₋) where it must divide, which is too optimistic on a path: σ̃²min(S₋) < 1.
     ridge = Ridge(topology.path(10), 0, regularizer=10.0)
     energy, _ = energies(ridge, 0.02, 60)
     graph = Graph.of(ridge.graph)
@@ -91,7 +90,8 @@ def test_printed_delta_promises_too_much() -> None:
 
 
 def test_the_norm_without_root_fails_for_small_targets() -> None:
-    # COKE's eq. 34 prints ‖Θ − Θ*‖ in place of its square: scaling the targets by 10⁻³ scales its sides differently.
+    # COKE's (34) prints ‖Θ − Θ*‖ for its square. Scaling the targets by 10⁻³ scales the left side by 10⁻³ and the right
+    # side by 10⁻⁶, so the printed inequality fails.
     ridge = Ridge("ring", 0, scale=1e-3)
     energy, error = energies(ridge, 0.05, 20)
     assert np.all(error[1:] ** 2 <= energy[:-1] / curvature_of(ridge).m)
@@ -104,7 +104,7 @@ def test_delta_is_scale_free_and_best_at_its_nu() -> None:
     best = dkla_delta(curvature, graph, 0.1)
     others = [dkla_delta(curvature, graph, 0.1, nu) for nu in 1 + np.logspace(-4, 4, 400)]
     assert best * 0.99 < max(others) <= best * (1 + 1e-12)
-    # Scaling costs and ρ by one number leaves the run unchanged, so it must leave the rate unchanged.
+    # Scaling costs and ρ by the same factor leaves the run unchanged, so δ must not change either.
     small = Curvature(1e-3 * curvature.m, 1e-3 * curvature.M)
     assert dkla_delta(small, graph, 1e-4) == pytest.approx(best)
 

@@ -1,4 +1,4 @@
-"""The constants of lemma 6 against runs of COKE and DDKL; counterexamples to its printed form and theorem 10."""
+"""Runs of COKE and DDKL satisfy lemma 6 as corrected; counterexamples to its printed form and to theorem 10."""
 
 from typing import Any
 
@@ -15,12 +15,13 @@ from netsim.util.typing import Array
 from tests.agents.theory.problems import CASES, Ridge, kept
 
 ROUNDS = 60
-# The largest ratios of bound to measurement on graphs of up to 12 agents: in round 10, and in the long run.
+# The largest ratios of a bound to the measured error on graphs of up to 12 agents: of the censored curve in round 10,
+# and of the tracking error after many rounds.
 LOOSEST_CURVE, LOOSEST_TRACKING = 2_500, 4_840
 
 
 def energies(ridge: Ridge, agents: dict[int, Any], rho: float) -> tuple[Array, Array]:
-    """Return √G_k for k = 0, 1, … and ‖Θ_k − Θ*‖ for k = 1, 2, …"""
+    """Run agents; return √G_k (`dkla_energy`) for k = 0, 1, … and the error ‖Θ_k − Θ*‖ for k = 1, 2, …"""
     both = kept(ridge.graph, agents, lambda agent: np.stack([agent.theta, agent.dual]))
     padded = np.concatenate([np.zeros_like(both[:1]), both])
     dual = -np.array([cost.gradient(ridge.optimum) for cost in ridge.costs])
@@ -28,7 +29,6 @@ def energies(ridge: Ridge, agents: dict[int, Any], rho: float) -> tuple[Array, A
     return np.sqrt(found), np.linalg.norm(both[:, :, 0] - ridge.optimum, axis=(1, 2))
 
 
-# Two thirds of these cases are slow.
 @pytest.mark.parametrize(("graph", "seed"), CASES)
 def test_censored_curve_holds_and_is_vacuous(graph: str, seed: int) -> None:
     ridge = Ridge(graph, seed)
@@ -54,7 +54,7 @@ def test_censored_curve_holds_and_is_vacuous(graph: str, seed: int) -> None:
 
 
 def test_printed_delta_of_lemma_6_fails_for_small_costs() -> None:
-    # The printed δ lacks ρ in the last denominator: scaling costs and ρ by 0.1 leaves a run unchanged, but not this δ.
+    # Scaling costs and ρ by 0.1 leaves a run unchanged. It changes the printed δ, whose last denominator lacks ρ.
     large = Ridge(topology.path(10), 0, regularizer=10.0)
     ridge = Ridge(topology.path(10), 0, regularizer=10.0)
     ridge.costs = [
@@ -75,7 +75,7 @@ def test_printed_delta_of_lemma_6_fails_for_small_costs() -> None:
 
 
 class Moving:
-    """Costs ½(θ − c_t)ᵀH(θ − c_t) at each agent, with centres c_t that move on a circle."""
+    """A cost ½(θ − c_t)ᵀH(θ − c_t) for each agent, with a diagonal H and a centre c_t that moves on a circle."""
 
     def __init__(self, agents: int, seed: int, drift: float) -> None:
         rng = np.random.default_rng(seed)
@@ -90,7 +90,7 @@ class Moving:
         return result
 
     def ddkl(self, graph: Any, rho: float, rounds: int) -> Array:
-        """Return Θ_t of the recursion of DDKL (dissertation, eqs. 4.11 and 4.12), shape (rounds, N, 2)."""
+        """Return the models Θ_t of DDKL's recursion (dissertation, eqs. 4.11 and 4.12), shape (rounds, N, 2)."""
         adjacent = topology.adjacency(graph)
         degrees = adjacent.sum(axis=1)[:, None]
         theta, dual, found = np.zeros_like(self.centres), np.zeros_like(self.centres), []
@@ -120,7 +120,7 @@ def test_tracking_is_within_lemma_6(graph: str, seed: int, rho: float) -> None:
 
 
 def test_theorem_10_has_no_vanishing_error() -> None:
-    # The theorem requires ρ = O(1/T), for which the error persists and the mean model's regret grows as T.
+    # The theorem requires ρ = O(1/T). With such a ρ the error does not vanish, and the mean model's regret grows as T.
     of = topology.ring(8)
     moving = Moving(8, 1, drift=0.1)
 

@@ -21,7 +21,7 @@ from tests.agents.theory.problems import Ridge
 
 
 def ridge(graph: Any, **more: Any) -> Any:
-    """Return a function of the seed, with least squares over a graph, for `netsim.Experiment`."""
+    """Return a problem for `netsim.Experiment`: a function of the seed that gives least squares on a graph."""
 
     def problem(seed: int) -> Any:
         of = Ridge(graph, seed, size=6, **more)
@@ -31,7 +31,7 @@ def ridge(graph: Any, **more: Any) -> Any:
 
 
 def of_lead(**alpha: Any) -> Experiment:
-    """Return LEAD with 2 of 6 random elements over a complete graph, where its default α diverges."""
+    """Return an experiment in which LEAD diverges with its default α: RandomK(2) of 6 elements, a complete graph."""
     method = Method(LEAD, eta=Chosen(), gamma=Chosen(), coder=RandomK(2, unbiased=True), **alpha)
     problem = ridge(topology.complete(6), regularizer=3.0)
     return Experiment(methods={"LEAD": method}, problem=problem, rounds=120, seeds=[1])
@@ -43,7 +43,7 @@ def gradient(**more: Any) -> Experiment:
 
 
 def as_study(*, loss: float = 0.0, seeds: Seeds = Seeds(seed=1)) -> Experiment:
-    """Tune the step size alone.
+    """Return an experiment with CTA whose step size a theorem chooses.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def as_study(*, loss: float = 0.0, seeds: Seeds = Seeds(seed=1)) -> Experiment:
 
 
 class Mine(CTA):
-    """CTA with a modified step, covered by no theorem."""
+    """CTA with an overridden step, so that no theorem of CTA applies."""
 
     def local_step(self) -> Any:
         return super().local_step()
@@ -66,7 +66,7 @@ def test_lead_converges_where_its_default_diverges() -> None:
     first = found.rounds[found.rounds["round"] == 1]["gap"].max()
     assert found.runs["gap"].max() < 1e-6 * first
     assert not [note for note in found.notes if "outside" in note]
-    # The default step is still noted as outside its range.
+    # Without `Chosen`, LEAD's default α diverges, and a note reports that it is outside its range.
     usual = of_lead().run()
     assert list(usual.runs["outcome"]) == ["diverged"]
     assert usual.runs["gap"].max() > 10 * first
@@ -98,7 +98,7 @@ def test_all_values_of_a_run_are_found_once(monkeypatch: pytest.MonkeyPatch) -> 
     first = next(of_lead(alpha=Chosen()).cells())
     setup, method = first.setup(), first.method
     assert isinstance(method, Method)
-    # A study also creates agents in this way: one agent for a check, and all agents for the run.
+    # A study creates one agent for a check, and all agents for the run: the theorem must be evaluated only once.
     assert len(method.agents(setup, [0])) == 1
     assert len(method.agents(setup)) == 6
     assert asked == ["guaranteed"]
@@ -162,13 +162,13 @@ def test_paths_end_at_it() -> None:
 def test_tuning_begins_with_what_is_chosen() -> None:
     experiment = gradient(methods={"EXTRA": Method(EXTRA, eta=Chosen("best"))}, networks=Links())
     assert ranges_of(experiment, ["EXTRA.eta=0.1:0.2"]) == {"methods.EXTRA.eta": Between(0.1, 0.2)}
-    # The other candidates are far too small.
+    # The other candidates are far too small, so the theorem's step must win.
     tuned = experiment.tune({"method.eta": Between(1e-6, 1e-5, log=True)}, candidates=3, seeds=[100], validation=[200])
     assert tuned.chosen["candidate"][0] == 0
     assert tuned.chosen["eta"][0] == "Chosen('best')"
     assert tuned.notes == []
     assert tuned.experiment.run().runs["chosen_eta"].nunique() == 2
-    # A larger step diverges, and so has no distance to rank by.
+    # The other candidate is too large and diverges, so the theorem's step must win.
     tuned = experiment.tune({"method.eta": Between(1e-6, 1e6)}, candidates=2, seeds=[100], validation=[])
     assert tuned.chosen["candidate"][0] == 0
     assert math.isnan(Between(0.1, 0.2).place(Chosen()))
@@ -181,7 +181,7 @@ def test_tuning_searches_the_range_of_the_theorems_where_none_is_given() -> None
     tuned = experiment.tune({"method.eta": None}, candidates=4, seeds=seeds, validation=[])
     problems = [Ridge("ring", seed, size=6) for seed in seeds]
     every = [theory.ranges(of.agents(EXTRA, 15, eta=0.01), of.graph) for of in problems]
-    # The edge is exact for these costs; the smallest over both seeds counts.
+    # The largest convergent step is exact for these costs; the smallest one over both seeds limits the search.
     edge = min(each.high for found in every for each in found if each.exact)
     tried = tuned.table[tuned.table["seed"] == 100]["eta"].to_list()
     chosen = theory.choose(problems[0].agents(EXTRA, 15, eta=0.01), problems[0].graph)["eta"]

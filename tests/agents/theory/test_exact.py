@@ -1,4 +1,4 @@
-"""Exact rates and predicted errors on least squares against runs, and the exact edges of step sizes."""
+"""Runs on least squares have the predicted errors and exact rates, and converge up to the exact largest step."""
 
 from typing import Any
 
@@ -37,7 +37,6 @@ METHODS = [
 ]
 
 
-# Two thirds of these cases are slow.
 @pytest.mark.parametrize(("graph", "seed"), CASES)
 @pytest.mark.parametrize(("make", "parameters"), METHODS)
 def test_predicted_errors_are_those_of_a_run(graph: str, seed: int, make: Any, parameters: dict[str, float]) -> None:
@@ -60,7 +59,7 @@ SLOWLY = [
 @pytest.mark.parametrize(("graph", "seed"), CASES)
 @pytest.mark.parametrize(("make", "parameters"), SLOWLY)
 def test_a_long_run_has_the_exact_rate(graph: str, seed: int, make: Any, parameters: dict[str, float]) -> None:
-    # With one feature and short steps one mode dominates, so a run is soon asymptotic.
+    # With one feature and small steps a single mode dominates early, so a run soon has its asymptotic rate.
     ridge = Ridge(graph, seed, size=1, regularizer=0.02)
     agents = ridge.agents(make, 400, **parameters)
     rate = theory.exact_rate(agents, ridge.graph)
@@ -78,7 +77,7 @@ def test_a_step_beyond_the_exact_edge_diverges(graph: str, seed: int, make: Any)
     guaranteed, exact = theory.ranges(agents, ridge.graph)
     assert exact.exact
     assert not guaranteed.exact
-    # The exact edges were 1.05 to 1.78 times the guaranteed ones.
+    # The exact largest steps were 1.05 to 1.78 times the guaranteed ones in these cases.
     assert guaranteed.high <= exact.high * (1 + 1e-9) <= 2 * 1.78 * guaranteed.high
     rates = [theory.exact_rate(ridge.agents(make, 10, eta=share * exact.high), ridge.graph) for share in (0.999, 1.001)]
     assert rates[0] is not None
@@ -96,7 +95,8 @@ def test_runs_converge_below_the_exact_edge_and_diverge_above(make: Any) -> None
 
 
 def test_edges_are_met_by_equal_costs() -> None:
-    # Where all Hessians are M I, the guaranteed edge of D-PSGD is exact, and EXTRA's exact one is (5 + 3λ_N)/(4M).
+    # If all Hessians are M·I, the guaranteed largest steps of D-PSGD and DIGing are exact. EXTRA's exact largest step
+    # is (5 + 3λ_N)/(4M), where λ_N is the smallest eigenvalue of the weights.
     weights = Ridge("ring", 0).weights
     hessians = np.stack([2.5 * np.eye(3)] * len(weights))
     mixing, curvature = Mixing.of(weights), Curvature(2.5, 2.5, hessians)
@@ -123,7 +123,7 @@ def test_disagreement_of_dpsgd_is_bounded_in_every_round(graph: str, seed: int, 
     Network(ridge.graph, seed=1).run(agents, [watch])
     bound, measured = np.array(found).T
     assert np.all(measured <= bound * (1 + 1e-9))
-    # Norms differed by up to 18 times on graphs of up to 12 agents.
+    # The root of the bound was up to 18 times the measured root on graphs of up to 12 agents.
     assert bound[-1] <= (2 * 18) ** 2 * measured[-1]
 
 
@@ -176,7 +176,7 @@ def test_why_not() -> None:
     }
     far = of()
     for i in far:
-        # Weights of the complete graph, used on a ring.
+        # These weights suit the complete graph, not the ring.
         far[i].weights = dict.fromkeys(ridge.graph, 0.2)
     assert why(far) == {"not for weights of agents that are not neighbours"}
     skewed = of()

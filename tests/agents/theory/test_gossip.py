@@ -1,4 +1,4 @@
-"""Ranges of LEAD and CHOCO, and the bits of gossip OMKL, against runs."""
+"""Runs confirm the parameter ranges of LEAD and CHOCO, and the bits and bounds of gossip OMKL."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,7 +31,7 @@ SIZE = 6
 
 
 class Start:
-    """A cost without gradient, for agents that only average ``start``."""
+    """A cost with gradient 0, so that agents only average their initial models ``start``."""
 
     size = SIZE
 
@@ -46,7 +46,7 @@ class Start:
 
 
 class Averaging(CHOCO):
-    """CHOCO gossip of each cost's ``start``."""
+    """CHOCO gossip that starts at ``cost.start``."""
 
     def start(self) -> None:
         super().start()
@@ -54,7 +54,7 @@ class Averaging(CHOCO):
 
 
 def gossip_errors(graph: Any, weights: Array, coder: Coder, gamma: float, rounds: int, seed: int) -> Array:
-    """Return Σ‖θ_i − θ̄‖² and Σ‖θ_i − θ̂_i‖² before the first round and after each, shape (rounds + 1, 2)."""
+    """Return Σ‖θ_i − θ̄‖² (θ̄: mean model) and Σ‖θ_i − θ̂_i‖² (θ̂_i: copy) for each round, shape (rounds + 1, 2)."""
     start = np.random.default_rng(seed).normal(size=(len(graph), SIZE))
     rows = [dict(enumerate(row)) for row in weights]
     agents = {i: Averaging(Start(start[i]), rounds, eta=0.0, gamma=gamma, weights=rows[i], coder=coder) for i in graph}
@@ -62,7 +62,7 @@ def gossip_errors(graph: Any, weights: Array, coder: Coder, gamma: float, rounds
     both = np.concatenate([np.stack([start, np.zeros_like(start)], axis=1)[None], both])
     mean = start.mean(axis=0)
     apart = np.sum((both[:, :, 0] - mean) ** 2, axis=(1, 2))
-    # The round's gossip uses these copies; the next round encodes its difference from them.
+    # `sharing.own` is θ̂_i, the neighbours' copy of θ_i; the next round encodes the difference θ_i − θ̂_i.
     return np.stack([apart, np.sum((both[:, :, 0] - both[:, :, 1]) ** 2, axis=(1, 2))], axis=1)
 
 
@@ -76,10 +76,10 @@ def test_choco_contracts_as_promised(graph: str, seed: int) -> None:
     promised = (1 - choco_rate(mixing, delta)) ** np.arange(61)
     errors = gossip_errors(of, weights, TopK(2), gamma, 60, seed)
     assert np.all(errors.sum(axis=1) <= promised * errors[0].sum())
-    # Runs on graphs of up to 12 agents converged at 5 to 15 times the rate c.
+    # Runs on graphs of up to 12 agents converged at 5 to 15 times the guaranteed rate.
     rate = 1 - (errors[-1].sum() / errors[20].sum()) ** (1 / 40)
     assert 1 < rate / choco_rate(mixing, delta) < 2 * 15
-    # For a coder whose error never exceeds q‖x‖, the matrix bounds each round in both errors.
+    # TopK contracts in each use, not only on average, so the matrix bounds both errors in each round.
     errors = np.sqrt(gossip_errors(of, weights, TopK(2), 0.9 * edge, 60, seed))
     step = choco_contraction(mixing, delta, 0.9 * edge)
     assert np.all(errors[1:] <= errors[:-1] @ step.T + 1e-12)
@@ -90,7 +90,7 @@ def test_choco_contracts_as_promised(graph: str, seed: int) -> None:
 def test_choco_diverges_on_two_agents_beyond_its_range() -> None:
     weights = np.array([[0.0, 1.0], [1.0, 0.0]])
     mixing = Mixing.of(weights)
-    # The gap is 2, although the paper states at most 1.
+    # The spectral gap is 2, although the paper states that it is at most 1.
     assert mixing.gap == pytest.approx(2.0)
     gamma = choco_gamma(mixing, 2 / SIZE)
     ends = [
@@ -118,7 +118,7 @@ def test_choco_choice_and_warning() -> None:
 
 
 def lead_end(ridge: Ridge, coder: Coder, parameters: Mapping[str, float], rounds: int = 220) -> float:
-    """Return the last error over the first; infinite if the models overflow."""
+    """Run LEAD; return the ratio of the last round's error to the first round's, infinity if the models overflow."""
     agents = ridge.agents(LEAD, rounds, coder=coder, **parameters)
     try:
         with np.errstate(all="ignore"):
@@ -129,7 +129,7 @@ def lead_end(ridge: Ridge, coder: Coder, parameters: Mapping[str, float], rounds
 
 
 def test_lead_converges_in_its_range_and_not_with_the_default() -> None:
-    # For a coder that sends 2 of 6 random elements, C = 2.
+    # The coder sends 2 of 6 elements, so its variance is C = 6/2 − 1 = 2.
     ridge = Ridge(topology.complete(6), 0, size=SIZE, regularizer=3.0)
     coder = RandomK(2, unbiased=True)
     agents = ridge.agents(LEAD, 10, eta=0.1, gamma=0.1, coder=coder)
@@ -178,14 +178,14 @@ def test_no_alpha_is_left_for_large_gamma() -> None:
 # --- gossip OMKL ------------------------------------------------------------------------------------------------------
 
 KERNELS, FEATURES = 3, 8
-# The largest ratios of bound to measurement on graphs of up to 12 agents.
+# The largest ratios of a bound to the measured value on graphs of up to 12 agents.
 LOOSEST_CONSENSUS, LOOSEST_REGRET = 2e10, 2e6
 
 
 def omkl(
     coder: Coder, rounds: int, gamma: float = 0.05, eta: float = 0.1, graph_name: str = "ring", seed: int = 0
 ) -> tuple[Any, dict[int, Any]]:
-    """Return a graph, and agents of gossip OMKL with labels that a product of inputs decides."""
+    """Return a graph, and agents of gossip OMKL on samples whose label is the sign of the product of two inputs."""
     graph = GRAPHS[graph_name]()
     weights = topology.metropolis_weights(graph)
     rng = np.random.default_rng(seed)
@@ -219,7 +219,7 @@ def test_bits_of_gossip_omkl_are_predicted_exactly(graph: str, seed: int, coder:
     predicted = theory.bounds(agents, of, 20)["predicted_payload_bits"]
     counted = Network(of, seed=1).run(agents).rounds["payload_bits"].to_numpy()
     np.testing.assert_array_equal(counted, predicted)
-    # The paper's b bits per element do not include the sign.
+    # The paper counts b bits per element without the sign bit.
     norms = KERNELS if coder.by_row else 1
     without = qsgd_bits(KERNELS, FEATURES, coder.bits, norms=norms, sign=False)
     assert predicted[0] / len(of) - without == KERNELS * FEATURES
@@ -244,10 +244,10 @@ def test_omkl_bounds_hold_and_are_vacuous(graph_name: str, seed: int) -> None:
     loss = sum(agent.cost.combined.loss_sum for agent in agents.values())
     bound = omkl_regret_bound(len(graph), rounds, KERNELS, eta=eta, lipschitz=lipschitz, rate=rate, theta_norm=0.0)
     zero = len(graph) * rounds * np.log(2.0)
-    # With the zero model as θ* the bound holds, and exceeds the zero model's whole loss.
+    # The regret against the zero model is within the bound, but the bound is vacuous: it exceeds the zero model's loss.
     assert loss - zero <= bound <= 2 * LOOSEST_REGRET * loss
     assert bound > zero
-    # Eq. 15 prints L in place of L², which makes the term too small for L > 1.
+    # Equation (15) prints the Lipschitz constant L in place of L², which makes the bound too small if L > 1.
     printed, right = (
         omkl_regret_bound(5, 60, 3, eta=eta, lipschitz=4.0, rate=rate, theta_norm=0.0, printed=way)
         for way in (True, False)
@@ -259,7 +259,7 @@ def test_omkl_line() -> None:
     graph, agents = omkl(QSGD(3, by_row=True), 5)
     (line,) = [each for each in theory.lines(agents, graph) if each.startswith("theorem 1")]
     longest = float(line.rsplit(" ", 1)[1])
-    # Gradients of the logistic loss have norms of about ½.
+    # The bound is useful only for gradients far shorter than the logistic loss has, about ½.
     assert line.startswith("theorem 1 of gossip OMKL: vacuous here, unless all gradients are shorter than 0.0")
     rate = choco_rate(Mixing.of(theory.weights_of(agents)), theory.contraction(QSGD(3), FEATURES).delta)  # type: ignore[union-attr]
     sample = omkl_regret_bound(1, 10**6, 1, eta=0.1, lipschitz=longest, rate=rate, theta_norm=0.0) / 10**6
@@ -267,7 +267,7 @@ def test_omkl_line() -> None:
 
 
 class Recorded(MultiKernelCost):
-    """A cost that keeps the kernels' costs and weights of each sample."""
+    """A cost that records the kernel weights and the kernels' costs for each sample."""
 
     def draw(self, models: Array, weights: Array) -> Array:
         costs = super().draw(models, weights)
@@ -300,7 +300,7 @@ def test_weights_of_kernels_are_within_the_hedge_bound() -> None:
             total, squares, sums = total + shares @ losses, squares + shares @ losses**2, sums + losses
             weights.learn(losses, eta)
         assert total - sums.min() <= hedge_bound(4, eta, squares)
-    # One round with equal weights and a loss of 5: more than ln P/η + ηT, the bound of lemma 2.
+    # A counterexample to lemma 2: with large losses one round's regret exceeds its bound ln P/η + ηT (P = 2, T = 1).
     early, first = KernelWeights(2), np.array([0.0, 40.0])
     assert early.values @ first - first.min() > np.log(2) / eta + eta
 

@@ -17,7 +17,7 @@ from tests.parts import message_of
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_spectra_are_those_of_the_incidence_matrices(graph: str) -> None:
     of = GRAPHS[graph]()
-    # Each edge counts as two arcs.
+    # The paper's incidence matrices have a column per direction of an edge.
     arcs = [(a, b) for pair in of.edges for a, b in (pair, pair[::-1])]
     signed, unsigned = np.zeros((2, len(of), len(arcs)))
     for k, (a, b) in enumerate(arcs):
@@ -48,7 +48,7 @@ def test_curvature() -> None:
     ridge = Ridge("ring", 0)
     found = Curvature.of(ridge.costs)
     assert found is not None
-    # Remark 3 of COKE prints the squares of the eigenvalues, and 1/T in place of 2/T.
+    # Remark 3 of COKE prints squared values, and a factor 1/T where 2/T is right.
     grams = [cost.features.T @ cost.features / len(cost.targets) for cost in ridge.costs]
     values = np.array([np.linalg.eigvalsh(2 * gram + 2 * 2.0 / 5 * np.eye(3)) for gram in grams])
     assert (found.m, found.M) == pytest.approx((values.min(), values.max()))
@@ -76,7 +76,7 @@ def test_contractions_hold(coder: Coder) -> None:
     rng = np.random.default_rng(0)
     found = contraction(coder, 6)
     assert found is not None
-    # They include the worst case for Ternary: one element √n + 1 times the others.
+    # The vectors include Ternary's worst case: one element is √n + 1 times the others.
     vectors = [*rng.normal(size=(6, 6)), np.array([6**0.5 + 1, 1, 1, 1, 1, 1]), np.eye(6)[0]]
     ratios = []
     for x in vectors:
@@ -84,7 +84,7 @@ def test_contractions_hold(coder: Coder) -> None:
         ratios.append(np.mean(np.sum((found_x - x) ** 2, axis=1)) / (x @ x))
         if found.unbiased:
             assert np.linalg.norm(found_x.mean(axis=0) - x) < 0.25 * np.linalg.norm(x)
-    # The tolerance of 15 % allows for the statistical error of the means.
+    # The means over 400 draws have a statistical error; 15 % allow for it.
     assert max(ratios) <= 1.15 * min(found.variance, 1 - found.delta) + 1e-12
     if isinstance(coder, Ternary):
         assert max(ratios) == pytest.approx(found.variance, rel=0.1)

@@ -97,7 +97,7 @@ def test_bits_of_gossip_omkl_stand_beside_what_is_sent_and_its_range_is_told() -
     assert list(coded["algorithm"].unique()) == ["gossip path 3-bit, eta 0.1", "Koloskova path 3-bit, eta 0.1"]
     assert coded["predicted_payload_bits"].equals(coded["payload_bits"].astype(float))
     assert [note for note in found.notes if "path 3-bit, eta 0.1: theorem 1 of gossip OMKL: vacuous here" in note]
-    # The range of γ is noted without the flag, too.
+    # A γ outside its range is noted even without ``theory=True``.
     told = [note for note in catalogue.find_study("omkl").execute(**given).notes if "outside the range" in note]
     assert len(told) == 2
     assert set(told) <= set(found.notes)
@@ -110,7 +110,8 @@ def test_what_koppel_et_al_promise_is_told_and_has_no_column() -> None:
     given = {"samples": 64, "agents": 3, "compare": False}
     found = catalogue.find_study("polk").execute(**given, theory=True)
     assert not [name for name in found.rounds if name.startswith(("bound_", "predicted_"))]
-    # These are 2 P √(Vη)/λ, and √(2V ln 5/λ).
+    # The radius is 2P√(Vη)/λ and the zero model's distance √(2V ln 5/λ), for V agents, step η and regulariser λ. P is
+    # the constant of the pruning threshold ε = P·η^{3/2}.
     radius = "the radius is at least 8.5e+04 (zero model: at most 3.1e+03)"
     assert found.notes[0] == f"draw 0: theorem 1 of Koppel et al.: vacuous here, {radius}."
     assert found.notes[1].endswith(f"at most {0.01 * (6 * 3) ** 0.5:.2g}.")

@@ -1,4 +1,4 @@
-"""Regret bounds of ODKLA and QC-ODKLA, and the error of copies, against runs."""
+"""Runs of ODKLA and QC-ODKLA satisfy the bounds of regret and of the error of the neighbours' copies."""
 
 from typing import Any
 
@@ -30,12 +30,12 @@ from netsim.util.typing import Array
 from tests.agents.theory.problems import CASES, GRAPHS, Stream, kept
 
 ROUNDS = 100
-# The largest ratios of bound to measurement on graphs of up to 12 agents, in runs of up to 3,200 rounds.
+# The largest ratios of a bound to the measured value on graphs of up to 12 agents, in runs of up to 3,200 rounds.
 LOOSEST_REGRET, LOOSEST_COPY = 8.4, 1.5
 
 
 def regret_and_bound(stream: Stream, agents: dict[int, Any]) -> tuple[Array, Array]:
-    """Return the regret and its bound after each round."""
+    """Run agents, and return the regret and its bound after each round."""
     probe = RegretProbe(agents, stream.graph)
     found = []
 
@@ -119,12 +119,13 @@ def test_copies_are_within_the_lemma(graph: str, seed: int, censor: Any, coder: 
 
 
 def test_the_lemma_without_root_fails() -> None:
-    # For 8 agents with 8 elements and θ̂_1 = Q(0) = Δ/2, ‖E_1‖² = 64/16, but ζ = √64/4.
+    # 8 agents with 8 elements and an interval Δ = ½ start at θ̂_1 = Q(0) = Δ/2. The error of the copies E_1 has
+    # ‖E_1‖² = 64/16 = 4 and the bound is ζ = √64/4 = 2, so ‖E_1‖ ≤ ζ holds and the printed ‖E_1‖² ≤ ζ does not.
     start = np.linalg.norm(Uniform(3, low=-2.0, high=2.0).encode(np.zeros((8, 8))).decode())
     zeta = copy_error_bound(8, 8, interval=0.5)
     assert start == pytest.approx(zeta) == pytest.approx(2.0)
     assert start**2 > 1.9 * zeta
-    # The bound also holds in a run, for any ζ > 3.
+    # A run satisfies the right bound, and violates the printed one.
     stream = Stream("ring", 0, 20)
     agents = stream.agents(ODKLA, eta=1.0, rho=0.3, coder=Uniform(2, low=-4.0, high=4.0))
     error = np.linalg.norm(kept(stream.graph, agents, lambda agent: agent.theta - agent.sharing.own), axis=(1, 2))

@@ -1,4 +1,4 @@
-"""The script docs/examples/heavy_ball.py: a method and a theorem that are not netsim's, in an experiment."""
+"""The script docs/examples/heavy_ball.py: an experiment with a user's own method and theorem."""
 
 import runpy
 from dataclasses import replace
@@ -16,7 +16,7 @@ ETA, BETA, ROUNDS = 0.02, 0.9, 30
 
 
 def recursion(seed: int) -> list[float]:
-    """Return ‖Θ_k − Θ*‖ of each round, by the method's equation on the matrices of all nodes."""
+    """Return the error ‖Θ_k − Θ*‖ of each round, from the method's equation for the stacked models of all nodes."""
     graph = SCRIPT["GRAPH"]
     costs, _, _ = SCRIPT["regression"](seed, graph)
     W, size = topology.metropolis_weights(graph), costs[0].size
@@ -43,7 +43,7 @@ def test_a_theorem_of_ones_own_stands_beside_the_run_where_frames_are_in_time() 
     assert (free["error"] <= free["bound_error"]).all()
     assert free["bound_error"].iloc[-1] < free["error"].iloc[0]
     assert slow["error"].tolist() == free["error"].tolist()
-    # Frames over limited uplinks may be late, as in the shorter rounds, so the theorem gives no bound there.
+    # On limited uplinks frames may be late, as in the rounds of 0.25 s, so the theorem gives no bound.
     assert slow["bound_error"].isna().all()
     assert quick["bound_error"].isna().all()
     assert slow["late"].iloc[-1] == 0 < quick["late"].iloc[-1]
@@ -52,7 +52,7 @@ def test_a_theorem_of_ones_own_stands_beside_the_run_where_frames_are_in_time() 
 
 @pytest.mark.slow
 def test_the_page_shows_the_errors_at_the_tuned_values() -> None:
-    """The values are those that the script's tuning, which takes a minute, has chosen."""
+    """The values are copied from the script's tuning, which takes a minute."""
     chosen = {"methods.D-PSGD.eta": 0.114372, "methods.EXTRA.eta": 0.292499}
     chosen |= {"methods.mine.eta": 0.0174868, "methods.mine.beta": 0.911429}
     found = replace(EXPERIMENT, networks={"0.5 s, no limits": EXPERIMENT.networks["0.5 s, no limits"]})

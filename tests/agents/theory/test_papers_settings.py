@@ -1,4 +1,4 @@
-"""The theorems' bounds for the settings of the papers' experiments, which are the numbers in docs/theory.md."""
+"""The theorems' bounds at the settings of the papers' experiments equal the numbers in docs/theory.md."""
 
 from math import ceil, log, sqrt
 
@@ -20,7 +20,7 @@ ROWS = [line for line in PAGE.partition("\n## ")[0].splitlines() if line.startsw
 
 
 def assert_told(number: float, word: str) -> None:
-    """Assert that the row with ``word`` in the page's table contains a number, to two digits."""
+    """Assert that the table row that contains ``word`` shows ``number``, within 5 %."""
     (row,) = (line for line in ROWS if word in line)
     assert float(row.split("|")[3].replace(",", "")) == pytest.approx(number, rel=0.05)
 

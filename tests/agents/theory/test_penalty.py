@@ -47,12 +47,12 @@ def test_radius_with_samples_drawn_at_random(graph: str, seed: int) -> None:
     late = pools.run(0.01, rounds=200)[100:]
     bound = partial(penalty_radius, ETA, LAMBDA, 0.01, len(pools.graph), pools.second_moment(late))
     assert 0 < bound() / pools.nearest(late, pools.zero(C, both=False)) - 1 < 30
-    # The theorem's radius, measured from the minimum of ψ_c, is too small, even with V for √V.
+    # The printed theorem measures the radius from the minimum of ψ_c, where it is too small, even with V for √V.
     assert bound() < bound(printed=True) < pools.nearest(late, pools.zero(C, both=True))
 
 
 class Recorded(Dictionary):
-    """A dictionary that stores the squared change of the function by each pruning."""
+    """A dictionary that stores the squared distance by which the last pruning moved the function."""
 
     moved: float = 0.0
 
@@ -88,7 +88,8 @@ def test_pruning_moves_the_gradient_and_separates_points_as_promised(graph: str,
 
     def watch(those: Mapping[int, Any]) -> dict[str, float]:
         moves.append(sum(agent.model.moved for agent in those.values()) ** 0.5 / ETA)
-        # Before learning from a sample, |ℓ'| is 2√ℓ, and |Σ_j (f_i − f_j)| is at most √(d_i Σ_j (f_i − f_j)²).
+        # An upper bound of the slope |ℓ' + c Σ_j (f_i − f_j)| at the sample before the step: |ℓ'| = 2√ℓ for squared
+        # loss, and |Σ_j (f_i − f_j)| ≤ √(d_i Σ_j (f_i − f_j)²) for a node with d_i neighbours.
         slopes.extend(
             2 * agent.risk**0.5 + C * (len(of.adj[i]) * agent.disagreement) ** 0.5 for i, agent in those.items()
         )
@@ -96,11 +97,11 @@ def test_pruning_moves_the_gradient_and_separates_points_as_promised(graph: str,
 
     Network(of, seed=1).run(agents, [watch])
     epsilon = agents[0].epsilon
-    # This is proposition 1 with √V in place of V.
+    # Proposition 1, corrected: √V in place of V, the number of agents.
     bound = projection_error_bound(epsilon, ETA, len(of))
     assert bound / 5 < max(moves) <= bound
     assert projection_error_bound(epsilon, ETA, len(of), printed=True) == pytest.approx(bound * len(of) ** 0.5)
-    # The bound of corollary 2 was 12 to 2,400 times smaller than the measured distance.
+    # Corollary 2 guarantees a distance between points; the measured distances were 12 to 2,400 times as large.
     apart = dictionary_separation(epsilon, ETA, max(slopes))
     for agent in agents.values():
         gram = kernel(agent.model.points, agent.model.points)
@@ -116,5 +117,5 @@ def test_disagreement_of_the_minimum(graph: str, seed: int) -> None:
     measured = pools.disagreement(minimum)
     tight, loose = disagreement_bound(best, C, pools.risk(minimum)), disagreement_bound(best, C)
     assert 1 < tight / measured < 10
-    # The algorithm ends at another point, for which only the second bound holds.
+    # The algorithm's limit is not the minimum of ψ_c: its disagreement is within the loose bound only.
     assert pools.disagreement(pools.zero(C, both=False)) < loose < 30 * measured

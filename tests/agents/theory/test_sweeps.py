@@ -38,7 +38,7 @@ SETS = {
 
 
 def distances(of: Ensemble, count: int, order: Sequence[int] | None = None) -> Array:
-    """Return the distance to the limit before the first turn and after each sweep, by the agents' own projections."""
+    """Run sweeps of the agents' projections; return the distance to the limit at the start and after each sweep."""
     end, z = limit(of), of.targets.copy()
     estimates = [Estimate(gram, weight) for gram, weight in zip(of.grams, of.regularizers, strict=True)]
     found = []
@@ -59,7 +59,7 @@ def test_distances_are_predicted(sets: str, seed: int) -> None:
     backwards = list(reversed(range(len(of))))
     again = Sweep.of(of, backwards).distances(10)
     np.testing.assert_allclose(distances(of, 10, backwards)[1:], again, rtol=1e-5, atol=1e-7 * found[0])
-    # Theorem 2: no sweep increases the distance.
+    # Theorem 2: no sweep increases the distance to the limit.
     assert np.all(np.diff(found) <= 1e-12)
     assert np.all(found[1:] <= sweep.bound(40) + 1e-7 * found[0])
     assert sweep.rate <= sweep.norm < 1.0
@@ -100,7 +100,7 @@ def test_connected_ensembles() -> None:
     assert is_connected(ensemble(two, gram=linear))
     assert not is_connected(ensemble(two))
     assert is_connected(ensemble([[0, 1, 2], [0, 1, 2]]))
-    # For the kernel (1 + xᵀx')² on the plane, C(4, 2) = 6 shared examples are required; example 1 states dᵖ = 4.
+    # For the kernel (1 + xᵀx')² on the plane, C(4, 2) = 6 shared examples are needed; the paper's dᵖ = 4 are too few.
     assert not is_connected(ensemble([[*range(4), 4, 5], [*range(4), 6, 7]], gram=polynomial))
     assert is_connected(ensemble(six, gram=polynomial))
     assert is_connected(ensemble(four, gram=lambda x, z: linear(x, z) ** 2))
@@ -133,7 +133,7 @@ def test_features_of_theorem_3() -> None:
         angles = x @ draws.normal(size=(2, count)) + draws.uniform(0, 2 * np.pi, count)
         return feature_error(gram, np.sqrt(2 / count) * np.cos(angles), regularizer)
 
-    # The bound is λ/(1 − ε) with ε = ½; a fortieth of the features meets it, too, and a few features do not.
+    # The bound is λ/(1 − ε) = 2λ for ε = ½. A fortieth of the features suffices here; three features are too few.
     assert max(error(needed, seed) for seed in range(3)) <= 2 * regularizer
     assert max(error(needed // 40, seed) for seed in range(3)) <= 2 * regularizer
     assert max(error(3, seed) for seed in range(3)) > 2 * regularizer
@@ -148,11 +148,11 @@ def test_the_error_of_features_needs_one_half_for_twice_the_regularizer() -> Non
     for count in (3, 10, 100):
         angles = x @ rng.normal(size=(2, count)) + rng.uniform(0, 2 * np.pi, count)
         features = np.sqrt(2 / count) * np.cos(angles)
-        # This is the least ε with ΦΦᵀ + λTI ≥ (1 − ε)(K + λTI), from which the proof derives λ/(1 − ε).
+        # The least ε with ΦΦᵀ + λTI ≥ (1 − ε)(K + λTI), from which the proof derives the bound λ/(1 − ε).
         epsilon = 1 - np.linalg.eigvalsh(root @ (features @ features.T + 40 * regularizer * np.eye(40)) @ root)[0]
         error = feature_error(gram, features, regularizer)
         assert 0.5 * regularizer / (1 - epsilon) < error <= regularizer / (1 - epsilon)
-        # Theorem 3 prints 2λ for any ε.
+        # The printed theorem 3 has the bound 2λ for any ε, which holds only for ε ≤ ½.
         printed.append(error <= 2 * regularizer)
         assert printed[-1] or epsilon > 0.5
     assert not all(printed)

@@ -399,6 +399,7 @@ TRAILER = b"\x92\xa3|S0\xcf" + (2**63).to_bytes(8)
         array_of("<f8", [2**63, 0]),
         array_of("<f8", [1.0], bytes(8)),
         array_of([["a", "<f8", [2**31]]], [0]),
+        array_of([["a", "<f8", [3]]], [1] * 64, bytes(24)),
         b"\xd7\xff" + bytes(8),
         b"\x91\xd6\xff" + bytes(4),
         b"\xa1\xff",
