@@ -78,7 +78,7 @@ class MultiKernelCost:
 def predict_all(
     costs: Sequence[MultiKernelCost], models: Vector, weights: Vector, z: Vector, y: Vector
 ) -> tuple[Vector, list[Vector]] | None:
-    """Predict the next samples of N agents, as `MultiKernelCost.draw` does; they stay until `take_all` takes them.
+    """Predict the next samples of N agents, as `MultiKernelCost.draw` does, but leave the samples to `take_all`.
 
     Return the kernels' costs, shape (N, P), and the predictions to pass to `take_all`. ``models`` has the shape
     (N, P, K) and ``weights`` (N, P). The next samples ``z``, shape (N, PK), and ``y``, shape (N,), are those that

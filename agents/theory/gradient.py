@@ -196,7 +196,7 @@ class EXTRAStep(StepRange):
 
 
 class DIGingStep(StepRange):
-    """DIGing's step on least squares: η < (1 + λ_N)²/(2M) (`diging_edge`), and `diging_exact_edge`."""
+    """DIGing's step on least squares: η < (1 + λ_N)²/(2M) (`diging_edge`); the exact limit is `diging_exact_edge`."""
 
     name = method = "DIGing"
     source = "DIGing on least squares of curvatures up to M"

@@ -331,7 +331,7 @@ class Part:
             raise BadInput(f"{what}: latency of {link!r} must be at least {bound:g} s: {why}")
 
     def may_hold(self, what: str) -> None:
-        """Accept every action that holds or drops frames: each worker does so for its own frames."""
+        """Accept every action that holds or drops frames: each worker holds or drops its own frames."""
 
     def refused(self, name: Hashable, kind: type[NetsimError], why: str) -> NetsimError:
         """Fail the run with an agent's error, and return it; if it were only raised, the agent could catch it."""

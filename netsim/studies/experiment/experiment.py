@@ -277,7 +277,7 @@ class Experiment:
                     yield Cell(columns, task, links, tuned[name], seed, here.rounds, *how, name)
 
     def _tuned(self, name: str, method: Any, columns: Mapping[str, Any]) -> Any:
-        """Return a method with the values tuned for its condition; raises BadInput if only others were tuned."""
+        """Return a method with the values tuned for its condition; BadInput if only other conditions were tuned."""
         key = condition_of(columns)
         if key not in self.settings and any(is_of(name, method, each) for each in self.settings):
             raise BadInput(f"settings: must have been tuned for {', '.join(key)}, too")

@@ -240,7 +240,7 @@ def run_kept(study: Study, experiment: Experiment) -> None:
 def _begun(study: Study, experiment: Experiment) -> Experiment:
     """Return the experiment with the values that the study's flags set, and note its notes in the study."""
     shown = {name: experiment.values(name) for name in _names_of(experiment)}
-    # A short name whose paths differ in value stays open, because no single value would repeat the run.
+    # A short name whose paths have different values is not recorded: no single value would repeat the run.
     study.record(**{n: v[0] for n, v in shown.items() if isinstance(v[0], PLAIN) and all(e == v[0] for e in v)})
     if (files := study.settings.get(SETTINGS.name)) and not experiment.tuning:
         names = [each.strip() for each in files.split(",")]
