@@ -82,8 +82,10 @@ cdef class Event(Due):
     # `turn`: in an ASSESSED event, how many assessments have found the channel busy; in all other events, `Mac.turn`
     # of the transmission. `index`: the index of the fragment in its frame.
     cdef int64_t turn, index
-    # The signals that end at the event's time.
+    # The signals that end at the event's time, and the age (s) that their frame carries (see `PendingFrame.age`). The
+    # frame may be sent again before these signals arrive, with another age.
     cdef list signals
+    cdef double age
     # The node that awaits an acknowledgement.
     cdef Mac sender
 
@@ -1488,7 +1490,7 @@ cdef class Mac:
         arrivals = self.emit(pending, now, end, pending.kind, pending.fragments[pending.index], pending.to)
         for arrival, signals in arrivals.items():
             event = self.event(ARRIVE, pending, self.turn)
-            event.index, event.signals = pending.index, signals
+            event.index, event.signals, event.age = pending.index, signals, pending.age
             self.events.at(arrival, event)
         return self.events.at(end, self.event(SENT, pending))
 
@@ -1644,7 +1646,7 @@ cdef class Mac:
         cdef Event answer
         if pending.to >= 0 and self.acknowledges:
             cause = cause or <int>pending.failed[link.index]
-            pending.cause = cause or self.take_in(pending, event.index, signal, link, now)
+            pending.cause = cause or self.take_in(event, signal, link, now)
             if not pending.cause:
                 answer = link.mac.event(ACKNOWLEDGE, pending, event.turn)
                 answer.sender = self
@@ -1654,24 +1656,26 @@ cdef class Mac:
         if cause:
             pending.fail(link.index, cause)
         if event.index == len(pending.fragments) - 1 and pending.open[link.index]:
-            cause = <int>pending.failed[link.index] or self.deliver(pending, signal, link, now)
+            cause = <int>pending.failed[link.index] or self.deliver(event, signal, link, now)
             if cause:
                 self.ended(pending, link.index, now, cause)
         return 0
 
-    cdef int take_in(self, PendingFrame pending, int64_t index, Signal signal, NeighbourLink link, double now) except -1:
+    cdef int take_in(self, Event event, Signal signal, NeighbourLink link, double now) except -1:
         """Receive a fragment that needs an acknowledgement; return 0, or the drop reason."""
+        cdef PendingFrame pending = event.pending
         cdef int cause = 0
-        if index < pending.received:
+        if event.index < pending.received:
             link.mac.duplicates += 1
             return 0
-        if index == len(pending.fragments) - 1 and pending.open[link.index]:
-            cause = self.deliver(pending, signal, link, now)
+        if event.index == len(pending.fragments) - 1 and pending.open[link.index]:
+            cause = self.deliver(event, signal, link, now)
         pending.received += not cause
         return cause
 
-    cdef int deliver(self, PendingFrame pending, Signal signal, NeighbourLink link, double now) except -1:
+    cdef int deliver(self, Event event, Signal signal, NeighbourLink link, double now) except -1:
         """Put a frame into the neighbour's arrival queue; return 0, or `CORRUPTED` if it is dropped as damaged."""
+        cdef PendingFrame pending = event.pending
         cdef Frame frame = pending.frame
         cdef double time = now, late_at = pending.late_at
         cdef bint corrupted = False, shared
@@ -1691,7 +1695,7 @@ cdef class Mac:
         if shared and pending.received_as is not None and pending.received_as.first_bit == began:
             frame = pending.received_as
         else:
-            moment = began - pending.age if pending.moment == pending.moment else NAN
+            moment = began - event.age if pending.moment == pending.moment else NAN
             if shared and not frame.stamped:
                 # No other receiver has this frame yet, so it can be changed instead of copied.
                 frame.stamped, frame.first_bit, frame.moment = True, began, moment

@@ -661,7 +661,7 @@ class Mac:
                 medium.tally.left(now, self._key(each, pending), pending.number, sum(pending.fragments))
         arrivals = self._emit(pending, now, end, pending.kind, pending.bits, pending.to)
         for arrival, signals in arrivals.items():
-            medium.events.at(arrival, partial(self._arrive, pending, pending.index, self.turn, signals))
+            medium.events.at(arrival, partial(self._arrive, pending, pending.index, pending.age, self.turn, signals))
         medium.events.at(end, partial(self._sent, pending))
 
     def _acknowledge(self, sender: "Mac", pending: PendingFrame, turn: int, now: float) -> None:
@@ -789,18 +789,25 @@ class Mac:
 
     # --- outcomes of a frame ------------------------------------------------------------------------------------------
 
-    def _arrive(self, pending: PendingFrame, index: int, turn: int, signals: list[Signal], now: float) -> None:
-        """Decide the outcome of a fragment at the receivers of ``signals``, which end at ``now`` (s)."""
+    def _arrive(
+        self, pending: PendingFrame, index: int, age: float | None, turn: int, signals: list[Signal], now: float
+    ) -> None:
+        """Decide the outcome of a fragment at the receivers of ``signals``, which end at ``now`` (s).
+
+        ``age`` is that of the event when these signals began; the frame may have been sent again since.
+        """
         for signal in signals:
             cause = signal.mac.receiver.fate(signal, now) if signal.mac.inbox.arrivals.up else RECEIVER_DOWN
-            self._arrived(pending, index, turn, signal, cause, now)
+            self._arrived(pending, index, age, turn, signal, cause, now)
 
-    def _arrived(self, pending: PendingFrame, index: int, turn: int, signal: Signal, cause: int, now: float) -> None:
+    def _arrived(
+        self, pending: PendingFrame, index: int, age: float | None, turn: int, signal: Signal, cause: int, now: float
+    ) -> None:
         """Record that a neighbour received a fragment or, if ``cause`` is not 0, why not."""
         link_index, to = signal.link_index, signal.mac
         if pending.to >= 0 and self._radio.acks:
             pending.cause = (
-                cause or pending.failed.get(link_index, 0) or self._take_in(pending, index, link_index, signal, now)
+                cause or pending.failed.get(link_index, 0) or self._take_in(pending, index, age, signal, now)
             )
             if not pending.cause:
                 to.receiver.turn(now, now + self._radio.turnaround)
@@ -809,23 +816,24 @@ class Mac:
         if cause:
             pending.failed.setdefault(link_index, cause)
         if index == len(pending.fragments) - 1 and link_index in pending.open:
-            cause = pending.failed.get(link_index, 0) or self._deliver(pending, link_index, signal, now)
+            cause = pending.failed.get(link_index, 0) or self._deliver(pending, age, signal, now)
             if cause:
                 self._ended(pending, link_index, now, cause)
 
-    def _take_in(self, pending: PendingFrame, index: int, link_index: int, signal: Signal, now: float) -> int:
+    def _take_in(self, pending: PendingFrame, index: int, age: float | None, signal: Signal, now: float) -> int:
         """Receive a fragment that needs an acknowledgement; return 0, or the drop reason."""
         if index < pending.received:
             # The acknowledgement was lost, so the fragment came again; the receiver recognises it by its number.
             signal.mac.counts.duplicates += 1
             return 0
         is_last = index == len(pending.fragments) - 1
-        cause = self._deliver(pending, link_index, signal, now) if is_last and link_index in pending.open else 0
+        cause = self._deliver(pending, age, signal, now) if is_last and signal.link_index in pending.open else 0
         pending.received += not cause
         return cause
 
-    def _deliver(self, pending: PendingFrame, link_index: int, signal: Signal, now: float) -> int:
+    def _deliver(self, pending: PendingFrame, age: float | None, signal: Signal, now: float) -> int:
         """Put a frame into the neighbour's arrival queue; return 0, or `CORRUPTED` if it is dropped as damaged."""
+        link_index = signal.link_index
         path, frame = self.paths[link_index], pending.frame
         [(time, corrupted)] = self.bursts.delayed(link_index, [path.arrive(now)])
         late_at = pending.late_at
@@ -837,7 +845,7 @@ class Mac:
             # The round number in the frame may be damaged, so the receiver must check whether the frame is late.
             frame, late_at = received, -math.inf
         began = local(signal.mac.clock, signal.start)
-        event = None if pending.age is None else began - pending.age
+        event = None if age is None else began - age
         if self._tells_power or corrupted:
             powers = (signal.power + signal.joined, signal.floor, signal.noise) if self._tells_power else None
             frame = frame.received(powers, began, event)

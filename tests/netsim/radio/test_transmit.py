@@ -266,6 +266,27 @@ TWINS = pytest.mark.parametrize("twin", [lambda play: play(), in_python])
 
 
 @TWINS
+def test_a_frame_sent_again_leaves_the_events_age_of_its_first_copy(twin: Any) -> None:
+    """The link's delay is longer than the wait for an acknowledgement, so each frame is sent again under way."""
+    link = replace(LINK, latency=0.003)
+
+    async def does(agent: Any) -> Any:
+        await asyncio.sleep(1)
+        return await agent.radio.transmit("k", to=1, event=0.75)
+
+    def play() -> tuple[Sent, netsim.Frame]:
+        agents = {0: Does(does), 1: Hears()}
+        Network(nx.path_graph(2), link, medium=Radio(access="aloha", acks=True)).run(agents, until=3)
+        return agents[0].found[0], agents[1].heard[0][1]
+
+    sent, frame = twin(play)
+    assert sent.attempts > 1
+    assert frame.began is not None
+    assert frame.began < sent.began
+    assert frame.event == pytest.approx(0.753, rel=0, abs=0.6e-6)
+
+
+@TWINS
 @pytest.mark.parametrize(("waits", "travels"), [(4294.0, True), (4300.0, False)])
 def test_an_event_that_has_become_too_old_does_not_travel(twin: Any, waits: float, travels: bool) -> None:
     """The radio is off after queueing, so the event's age, a 32-bit number of microseconds, may overflow."""
