@@ -25,6 +25,10 @@ class NetsimError(Exception):
 class BadInput(NetsimError, ValueError):  # noqa: N818  named after the event
     """An invalid argument: the message gives its name, its value and the allowed values."""
 
+    def __str__(self) -> str:
+        # A value from a user's file, such as a column's name, may contain line breaks.
+        return " ".join(super().__str__().splitlines())
+
 
 class WireError(NetsimError):
     """Bytes cannot be decoded as a frame, or a payload cannot be encoded."""
