@@ -179,7 +179,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def may_be_slow(path: Path) -> bool:
     """Return whether a file may have slow tests; ``-m slow`` imports no other files, which saves 3 s."""
     text = path.read_text(encoding="utf-8")
-    return any(word in text for word in ("slow", "NETSIM_DATA", "browser", "only_with"))
+    return any(word in text for word in ("slow", "NETSIM_DATA", "browser", "only_with", "problems import CASES"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
