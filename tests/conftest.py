@@ -122,8 +122,8 @@ def pytest_xdist_auto_num_workers() -> int | None:
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the order of tests: xdist would start with the files that have most tests, and end with long ones of few.
 
-    Let worker processes write bytecode, whatever the environment says. Otherwise each worker would rewrite the asserts of
-    all tests, which takes 14 s, and each process that a test starts would compile netsim anew.
+    Let worker processes write bytecode, whatever the environment says. Otherwise each worker would rewrite the asserts
+    of all tests, which takes 14 s, and each process that a test starts would compile netsim anew.
     """
     config.option.loadscopereorder = False
     if getattr(config.option, "numprocesses", None):

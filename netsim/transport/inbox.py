@@ -446,6 +446,11 @@ class Inbox:
         try:
             async with asyncio.timeout(timeout):
                 return await future
+        except TimeoutError:
+            # The reply may have arrived at the very instant of the time-out, before this task could take it.
+            if not future.done() or future.cancelled():
+                raise
+            return future.result()
         finally:
             del self.replies[request]
 

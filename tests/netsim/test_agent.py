@@ -1,6 +1,7 @@
 """What an agent can do: send, request, reply and read its inbox; and the limits of each."""
 
 import asyncio
+import contextlib
 import copy
 import threading
 from collections.abc import Callable
@@ -163,6 +164,29 @@ def test_a_timeout_and_a_reply_that_comes_after_it() -> None:
     table = run.ledger.table(by="sender").set_index("sender")
     assert table.loc[1, "late"] == 1
     assert table.loc[0, "delivered"] == 1
+
+
+@pytest.mark.parametrize("other_first", [False, True])
+def test_a_reply_at_the_instant_of_the_time_out_is_returned_or_late(other_first: bool) -> None:
+    """If another frame is known to arrive at that instant, the inbox takes both before the time-out, else after it."""
+
+    async def ask(me: Actor) -> None:
+        reading = asyncio.ensure_future(me.inbox.get())
+        await asyncio.sleep(0.25)
+        with contextlib.suppress(TimeoutError):
+            me.log.append((await me.request(1, "double", 21, timeout=0.25)).payload)
+        reading.cancel()
+
+    async def tell(me: Actor) -> None:
+        await asyncio.sleep(0.2 if other_first else 1.0)
+        await me.send(0, "other")
+
+    asker = Actor(ask)
+    links = {(2, 0): Link(latency=0.3)}
+    network = Network(topology.complete(3), Link(latency=0.125), links=links)
+    table = network.run({0: asker, 1: doubler(), 2: Actor(tell)}).ledger.table(by="sender").set_index("sender")
+    assert asker.log == ([42] if other_first else [])
+    assert table.loc[1, ["delivered", "late"]].tolist() == ([1, 0] if other_first else [0, 1])
 
 
 def test_a_reply_that_comes_twice_counts_once() -> None:
