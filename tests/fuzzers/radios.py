@@ -449,7 +449,7 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
         elif is_heard(network, sender, node):
             awaits = kind == ack_kind(run) and names[run.ledger.receivers[link]] == node
             awake = cycle is None or awaits or is_awake(cycle, node, start)
-            sends = sends_until > start + 1e-9 or any(each - 1e-9 <= start <= each + 1e-9 for each in begins)
+            sends = sends_until > start + 1e-9 or any(abs(each - start) < 1.001e-9 for each in begins)
             if awake and not sends and not any(a <= start < b for a, b in off):
                 watts = energy.receive_bit * bits / whole
                 end = min([end, *(a for a, _ in off if a > start)])
