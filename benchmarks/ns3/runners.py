@@ -31,7 +31,7 @@ RULES = {
     "model of both": Rules(cca="any", forgets=False),
     "model of addressed acks": Rules(strays=False),
 }
-"""The rules of the model: ns-3's, and variants in which one rule is changed."""
+"""The rules of the model: ns-3's, and variants in which one or two rules are changed."""
 
 # Messages in progress at the time of the last request may still arrive.
 _GRACE = 5.0

@@ -38,7 +38,7 @@ MAX_TRANSMIT_WAIT = 93.0  # RFC 7252, 4.8.2
 
 
 class Patient(TransportTuning):  # type: ignore[misc]
-    """A CoAP endpoint with ten transmissions: at a loss of 0.3 each way, all ten fail once in 800 exchanges."""
+    """A CoAP endpoint with twenty transmissions: at a loss of 0.3 each way, all fail once in 700,000 exchanges."""
 
     MAX_RETRANSMIT, ACK_TIMEOUT = 19, 0.1
     MAX_TRANSMIT_SPAN = MAX_TRANSMIT_WAIT = 60.0
