@@ -128,7 +128,7 @@ class Constants:
         model_drift, gradient_drift : float
             ε₁ and ε₂, bounds on the change of Θ*_t and of ∇L_t(Θ*_t) in a round.
         copies : float
-            ζ of lemma 5 (`netsim.agents.theory.copy_error_bound`).
+            ζ of lemma 5 (`netsim.agents.theory.online.copy_error_bound`).
         """
         g = math.sqrt(rho * graph.plus) * model_drift / 2.0 + gradient_drift / math.sqrt(rho * graph.minus)
         front = 1.0 + math.sqrt(max(self.shares[0], rho * self.shares[1]) / 2.0)

@@ -488,7 +488,7 @@ def test_what_costs_by_distance_costs_by_the_distance_now() -> None:
 def test_moves_that_cannot_be() -> None:
     network = Deployment({0: (0, 0), 1: (20, 0), 2: (300, 0)}, connected=False).network()
     network.at(1.0, lambda: network.move(1, (290.0, 0.0)))
-    with pytest.raises(netsim.NetsimError, match=r"1 and 2 come into range .* no neighbours: .* mote in its roaming"):
+    with pytest.raises(netsim.NetsimError, match=r"1 and 2 come into range .* not neighbours: .* mote in its roaming"):
         network.run(says(network, 5.0))
     network = Network(topology.path(2))
     network.at(1.0, lambda: network.move(1, (290.0, 0.0)))

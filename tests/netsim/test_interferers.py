@@ -247,7 +247,7 @@ def test_who_walks_to_an_interferer_is_disturbed_more() -> None:
 
 
 def test_sites_with_interferers_that_cannot_be_are_refused() -> None:
-    with pytest.raises(BadInput, match=r"interferers\['sink'\]: must have a name of its own"):
+    with pytest.raises(BadInput, match=r"interferers\['sink'\]: must have another name; a mote has this one"):
         a_site(interferers={"sink": WiFi(position=HERE)})
     with pytest.raises(BadInput, match=r"interferers\['ap'\]: position = .*must be 2 numbers"):
         a_site(interferers={"ap": WiFi(position=(1.0, 2.0, 3.0))})

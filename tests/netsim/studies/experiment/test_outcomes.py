@@ -281,7 +281,7 @@ def test_a_seed_that_is_there_twice_is_refused() -> None:
 
 def test_a_spent_seed_is_refused() -> None:
     for seeds in ([5], range(4, 7), [Seeds(seed=5)]):
-        with pytest.raises(BadInput, match="settings were chosen on them"):
+        with pytest.raises(BadInput, match="must not be the seeds on which settings were tuned"):
             small(seeds=seeds, spent=frozenset([5]))
 
 
