@@ -198,7 +198,7 @@ def test_a_key_that_others_may_read_is_refused(study: Path, tmp_path: Path) -> N
     done = here("node", folder, "--host", "p0", cwd=tmp_path)
     assert done.returncode == 2
     assert "key': must be readable only by its owner (mode 600)" in done.stderr
-    assert done.stderr.endswith("it is 644\n")
+    assert done.stderr.endswith("its mode is 644\n")
 
 
 def test_the_first_process_is_killed_and_the_others_finish(study: Path, tmp_path: Path) -> None:
