@@ -78,7 +78,7 @@ class Notes:
     calls: list[Call] = field(default_factory=list)
     got: list[Got] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    # Messages to transmit: time of the call, kind, and event.
+    # Messages to neighbours: time of the call, kind, and the event that the message reports.
     events: list[tuple[float, str, float | None]] = field(default_factory=list)
     # The outcomes of messages whose transmission has ended.
     sent: list[Any] = field(default_factory=list)
@@ -239,6 +239,7 @@ class Noting(netsim.Agent):
         if self.habits.transmits and not self.round:
             await self.transmit(call, payload)
             return
+        self.notes.events.append((call.at, call.kind, None))
         if to is None:
             took: int = await self.broadcast(call.kind, payload, raw_data=call.raw)
         else:
