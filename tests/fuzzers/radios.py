@@ -427,8 +427,9 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
     """Return a node's energy (J), computed from the log of the air as a sum of power times duration.
 
     A node that is off uses no energy. Otherwise it sends, receives, listens or sleeps. It receives a neighbour's frame
-    if at the frame's start the node was on, not sending, and awake or waiting for this acknowledgement. Energy per bit
-    is spread evenly over the frame's duration.
+    if at the frame's start the node was on, not sending, and awake or waiting for this acknowledgement. A node that
+    begins to send less than 2 ns later counts as sending (see `Energy`). Energy per bit is spread evenly over the
+    frame's duration.
     """
     radio = network.medium
     assert isinstance(radio, Radio)
@@ -449,7 +450,7 @@ def joules(run: Run, network: Network, node: Hashable) -> float:
         elif is_heard(network, sender, node):
             awaits = kind == ack_kind(run) and names[run.ledger.receivers[link]] == node
             awake = cycle is None or awaits or is_awake(cycle, node, start)
-            sends = sends_until > start + 1e-9 or any(abs(each - start) < 1.001e-9 for each in begins)
+            sends = sends_until > start + 1e-9 or any(each - 2e-9 <= start <= each + 1e-9 for each in begins)
             if awake and not sends and not any(a <= start < b for a, b in off):
                 watts = energy.receive_bit * bits / whole
                 end = min([end, *(a for a, _ in off if a > start)])
