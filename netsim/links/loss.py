@@ -164,7 +164,7 @@ class _SlottedLosses(Clocked):
     states from there on. This takes 1/(1 − |1 − p − r|) numbers on average, even after a long pause between frames.
     """
 
-    __slots__ = ("_bad", "_first", "_good", "_key", "_slot", "_states", "_stay_bad", "_to_bad")
+    __slots__ = ("_bad", "_first", "_good", "_key", "_slot", "_start", "_states", "_stay_bad", "_to_bad")
 
     def __init__(self, model: GilbertElliott, slot: float, u: float) -> None:
         super().__init__()
@@ -172,10 +172,14 @@ class _SlottedLosses(Clocked):
         self._bad, self._good = model.bad, model.good
         self._key = np.array([slots_key(u)], dtype=np.uint64)
         # `_first` is the number of the first slot whose state is known; `_states` are the states from this slot on.
-        self._first, self._states = 0, [u < model.share_bad]
+        self._start = u < model.share_bad
+        self._first, self._states = 0, [self._start]
 
     def __call__(self, u: float) -> bool:
         number = int(min(self.time / self._slot + _TOLERANCE, LAST_SLOT))
+        if number < self._first:
+            # A change of the link may let a frame leave before one that was sent earlier.
+            self._first, self._states = 0, [self._start]
         if number - self._first >= len(self._states):
             self._move_to(number)
         return u < (self._bad if self._states[number - self._first] else self._good)

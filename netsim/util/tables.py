@@ -331,7 +331,7 @@ def _check_header(path: Path, line: int, found: "pd.DataFrame") -> list[str]:
     count up from 0 or 1.
     """
     names = [str(each) for each in found.columns]
-    numbers = [float(each) for each in names if _is_number(each)]
+    numbers = [float(each.replace(",", ".")) for each in names if _is_number(each)]
     again = [each for each in names if not _is_number(each) and _recurs(found[each], each)]
     steps = set(np.diff(numbers).tolist())
     # Evenly increasing whole numbers may be names of columns: positions from 0 or 1, or years among other names.

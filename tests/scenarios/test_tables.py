@@ -475,3 +475,10 @@ def test_a_gzipped_file_is_known_by_its_whole_suffix(folder: Path) -> None:
     assert refused(find_table, "small.csv").endswith(
         "holds small.csv; it holds no such file; data may also be the path of a file"
     )
+
+
+def test_a_first_line_of_numbers_with_decimal_commas_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text('",5","0,5"\n1,2\n3,4\n', encoding="utf-8")
+    with pytest.raises(BadInput, match="line 1: must name the columns"):
+        choose(str(path), TableChoice())

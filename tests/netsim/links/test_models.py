@@ -13,7 +13,7 @@ from netsim.core.link_draws import LinkDraws
 from netsim.errors import BadInput
 from netsim.links import reliability
 from netsim.links.latency import Latency
-from netsim.links.loss import Loss
+from netsim.links.loss import Clocked, GilbertElliott, Loss
 from netsim.testing import Listener, Talker, play
 from netsim.transport.stages import Path
 from netsim.util.draws import Stream, generator, link_keys, name_key, stream_keys, uniforms
@@ -570,3 +570,18 @@ def test_numbers_of_every_kind_are_taken() -> None:
         assert loss.bernoulli(value).mean == latency.constant(value).fixed == 0.5
     models = [loss.trace(np.array([True, False])), loss.gilbert_elliott(0, 1), loss.of(loss.bernoulli(0.5))]
     assert [model.mean for model in models] == [0.5, 0, 0.5]
+
+
+def test_a_slot_has_one_state_in_whatever_order_frames_leave() -> None:
+    model = GilbertElliott(p=0.3, r=0.4, slot=1.0)
+
+    def states(times: list[float]) -> dict[float, bool]:
+        lost, found = model.on_link(0.2), dict[float, bool]()
+        assert isinstance(lost, Clocked)
+        for time in times:
+            lost.time = time
+            found[time] = lost(0.5)
+        return found
+
+    times = [0.5 + slot for slot in range(300)]
+    assert states(times) == states(times[::-1]) == states([*times[150:], *times[:150]])
