@@ -117,11 +117,17 @@ class Curvature:
 
     @classmethod
     def of(cls, costs: Iterable[Any]) -> "Curvature | None":
-        """Return the curvature of costs R_i of models of one shape, or None if the curvature of a cost is unknown."""
+        """Return the curvature of costs R_i, or None if the curvature of a cost is unknown.
+
+        Raises BadInput if all costs are quadratic, but their features differ in number.
+        """
         each = list(costs)
         if not each or not all(isinstance(cost, LocalProblem) for cost in each):
             return None
         if all(isinstance(cost, LeastSquares) for cost in each):
+            for number, cost in enumerate(each):
+                if (size := cost.features.shape[1]) != (first := each[0].features.shape[1]):
+                    raise check.refuse(f"features.shape[1] of costs[{number}]", size, f"{first}, as in costs[0]")
             hessians = np.stack([cost.hessian for cost in each])
             values = np.stack([cost.curvatures for cost in each])
             return cls(float(values.min()), float(values.max()), hessians)

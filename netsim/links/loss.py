@@ -79,7 +79,8 @@ class Clocked:
     Attributes
     ----------
     time : float
-        The time at which the frame left, in seconds; it never decreases.
+        The time at which the frame left, in seconds. It may be earlier than at the previous call: a change of the link
+        may let a frame leave before one that was sent earlier.
     """
 
     __slots__ = ("time",)
@@ -178,7 +179,7 @@ class _SlottedLosses(Clocked):
     def __call__(self, u: float) -> bool:
         number = int(min(self.time / self._slot + _TOLERANCE, LAST_SLOT))
         if number < self._first:
-            # A change of the link may let a frame leave before one that was sent earlier.
+            # This frame left before an earlier one: the states of its time are computed again.
             self._first, self._states = 0, [self._start]
         if number - self._first >= len(self._states):
             self._move_to(number)

@@ -57,6 +57,13 @@ def test_curvature() -> None:
     assert Curvature.of([]) is None
 
 
+def test_curvature_needs_as_many_features_of_each_cost() -> None:
+    ridge = Ridge("ring", 0)
+    wide = LocalProblem(np.eye(4), np.zeros(4), loss=Squared(), regularizer=0.1)
+    text = message_of(lambda: Curvature.of([*ridge.costs, wide]), BadInput)
+    assert text == "features.shape[1] of costs[5] = 4: must be 3, as in costs[0]"
+
+
 CODERS = [
     Exact(),
     QSGD(2),
