@@ -76,5 +76,5 @@ if __name__ == "__main__":
     axes = inside.rounds.plot("round", "test_mse", logy=True, figsize=(7, 3.6), grid=True)
     outside.rounds.plot("round", "test_mse", ax=axes, style="o", ms=4)
     axes.legend(["simulation with the same readings", "two processes over UDP, a device at a serial line"])
-    axes.set(ylabel="test MSE, mean of 6 agents", title="ODKLA with coded sums, a ring, 10 % of frames lost, seed 1")
+    axes.set(ylabel="test MSE, mean of 6 agents", title="ODKLA with coded sums on a ring, 10 % of frames lost, seed 1")
     axes.figure.savefig("outside.png", bbox_inches="tight")
