@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from benchmarks.report import parser
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 600
+_MOST = 8
 
 # Pairs of operators that are replaced by each other.
 _SWAPPED: list[tuple[Any, Any]] = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)]
@@ -80,20 +82,35 @@ def change(node: ast.AST) -> None:
         node.value = ast.Constant(None)
 
 
+@cache
+def uses(test: Path) -> set[str]:
+    """Return the names that a test imports, and those that it reads as ``package.name`` from an imported package."""
+    nodes = [*ast.walk(ast.parse(test.read_text()))]
+    imported = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    read = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+    return imported | {node.attr for node in read if ast.unparse(node.value) in imported}
+
+
 def tests_of(file: str) -> list[str]:
-    """Return the tests to run for a file: those of its room, and those that import it."""
+    """Return the tests to run for a file: those of its room, and those that import it or use what it defines."""
     module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    parent, _, name = module.rpartition(".")
+    name = module.rpartition(".")[2]
     besides = {f"test_{each}" for prefix, names in BESIDES.items() if file.startswith(prefix) for each in names}
     if not module.startswith("netsim"):
-        module, parent = f"netsim.{module}", f"netsim.{parent}"
+        module = f"netsim.{module}"
     # Modules at the root of a package belong to no room.
     room = ROOT / "tests" / Path(file).parent if file.count("/") > 1 else ROOT / "none"
     found = {str(test.relative_to(ROOT)) for test in room.glob("test_*.py")}
-    for test in sorted((ROOT / "tests").rglob("test_*.py")):
-        text = test.read_text()
-        if test.stem in besides or f"{module} import" in text or (f"from {parent} import" in text and name in text):
+    tests = sorted((ROOT / "tests").rglob("test_*.py"))
+    for test in tests:
+        if test.stem in besides or f"{module} import" in test.read_text() or name in uses(test):
             found.add(str(test.relative_to(ROOT)))
+    # Most tests import names from the package, not from the module that defines them. Names that more than `_MOST` test
+    # files use, such as `Agent`, would add hours and hardly a failure.
+    kinds = ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
+    for defined in {each.name for each in ast.parse((ROOT / file).read_text()).body if isinstance(each, kinds)}:
+        using = [str(test.relative_to(ROOT)) for test in tests if defined in uses(test)]
+        found.update(using if len(using) <= _MOST else ())
     # Slow tests come last, because only the first failure matters.
     return sorted(found, key=lambda test: ("fuzz" in test or "law" in test, test))
 
@@ -129,7 +146,8 @@ def survives(file: str, number: int, slow: bool) -> str | None:
         skip = shutil.ignore_patterns(
             ".git", ".venv", "build", "runs", "*.so", "__pycache__", ".*_cache", ".hypothesis"
         )
-        project = shutil.copytree(ROOT, Path(folder) / "project", ignore=skip)
+        # Without symlinks, netsim/agents would be a copy of its own, without the change.
+        project = shutil.copytree(ROOT, Path(folder) / "project", symlinks=True, ignore=skip)
         (project / file).write_text(ast.unparse(ast.fix_missing_locations(tree)))
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "" if slow else "not slow"]
         command += ["-p", "no:cacheprovider", *tests_of(file)]
