@@ -190,10 +190,6 @@ class NeuralTask(Task):
         """
         return _NeuralProbe(self)
 
-    def optimum(self) -> dict[str, float]:
-        """Return nothing: the least errors are unknown."""
-        return {}
-
     def is_due(self, number: int) -> bool:
         """Return whether models are measured in a round."""
         return number in (1, self._rounds) or number % self._every == 0

@@ -261,10 +261,7 @@ def _grid(method: Method) -> list[Method]:
     if issubclass(method.kind, RFFDOKL):
         known["eta"] = known["step"]
     tried = {name: values for name, values in known.items() if name in method.given}
-    return [
-        type(method)(method.kind, label=method.label, **{**method.given, **dict(zip(tried, each, strict=True))})
-        for each in itertools.product(*tried.values())
-    ]
+    return [method.with_given(**dict(zip(tried, each, strict=True))) for each in itertools.product(*tried.values())]
 
 
 # --- the task ---------------------------------------------------------------------------------------------------------
@@ -339,10 +336,6 @@ class OnlineTask(Task):
     def told(self) -> Study | None:
         """Notes, tables and settings found when the problem was made."""
         return None if self.streams is None else self.streams.told
-
-    def optimum(self) -> dict[str, float]:
-        """Return nothing: the least errors are unknown."""
-        return {}
 
     def costs_of(self, agents: Mapping[Any, Any]) -> list[OnlineCost]:
         """Return the agents' costs, which count their errors; an agent without ``cost`` has the one it was given."""
@@ -524,7 +517,7 @@ def _prepared(study: Study, made: Experiment) -> Experiment:
         if (plain := name.rpartition(" ")[0]) and name.endswith("-bit"):
             steps = {each: value for each, value in method.given.items() if each in ("rho", "eta")}
             steps |= {each: best[plain].given[each] for each in steps if plain in best}
-            best[name] = type(method)(method.kind, label=method.label, **{**method.given, **steps})
+            best[name] = method.with_given(**steps)
             continue
         grid, errors = _grid(method), []
         with study.progress(f"tune {name}", len(grid)) as progress:
