@@ -374,8 +374,6 @@ class OnlineTask(Task):
     def columns_of(self, readings: Readings) -> dict[str, float]:
         """Return a round's columns from the readings of all agents; called once a round."""
         counts, before = readings["count"], self._lost
-        if not all(counts):
-            raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
         columns = {"running_mse": sum(readings["squared_error"]) / sum(counts)}
         self._lost = np.array(readings["loss"])
         features, targets = np.array(readings["features"]), np.array(readings["target"])
