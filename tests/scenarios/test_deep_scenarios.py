@@ -26,7 +26,7 @@ from netsim.scenarios.deep.maps import Shape, shapes
 from netsim.scenarios.deep.network import Case
 from netsim.scenarios.deep.study import MapSetting, PaperSamples, _counts
 from netsim.scenarios.published import published
-from netsim.scenarios.tasks.classes import ClassTask, loss_of, ridge_regularizer
+from netsim.scenarios.tasks.classes import ClassTask, Criterion, ridge_regularizer
 from netsim.scenarios.tasks.savings import cost_to_reach, ladder
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study, catalogue
@@ -248,7 +248,7 @@ def test_a_loss_bends_as_the_ridge_that_stands_for_it() -> None:
 
 def test_losses_by_their_names() -> None:
     def named(name: str, one_vs_rest: bool) -> object:
-        return loss_of(name, 3, one_vs_rest=one_vs_rest, temperature=0.1)
+        return Criterion(criterion=name, one_vs_rest=one_vs_rest).loss(3)
 
     assert isinstance(named("logistic", False), Softmax)
     hinge = named("hinge", False)
