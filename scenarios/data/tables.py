@@ -102,7 +102,7 @@ def check_rows(data: str, agents: int, *, each: int = 1, rows: int | None = None
 
 
 def enough(count: int, agents: int, each: int, rows: int | None = None) -> int:
-    """Return the number of samples, ``rows`` of ``count``, if it gives each agent at least ``each``; else BadInput."""
+    """Return the number of samples used, by default all; raise BadInput unless each agent gets at least ``each``."""
     if rows is not None:
         count = check.integer("rows", rows, low=1, high=count)
     check.integer("agents", agents, low=1)
