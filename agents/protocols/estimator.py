@@ -1,7 +1,7 @@
 """Link estimation: the expected transmissions until a frame is acknowledged, from beacons and acknowledgements."""
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from netsim.util import check
@@ -84,6 +84,9 @@ class LinkEstimator:
 
     def __len__(self) -> int:
         return len(self._links)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._links)
 
     def etx(self, neighbor: Hashable) -> float:
         """Return the expected transmissions to a neighbour; infinite before the first sample."""
