@@ -88,6 +88,21 @@ def dkla_energy(
     return float(rho * copies + np.sum(duals * (np.linalg.pinv(degrees - adjacent) @ duals)) / 2.0 / rho)
 
 
+def coke_penalty(curvature: Curvature, graph: Graph, eta1: float, eta2: float, eta3: float, nu: float) -> float:
+    """Return the upper end of ρ in COKE's theorem 5 (eq. 2.32 of the dissertation; 4.20 is the same).
+
+    It is min{4m/η₁, (ν − 1)σ₋²/(νη₃σ₊²), (m − η₃νM²/σ₋²)/(η₁/4 + η₂σ₊²/8)}, for any η₁, η₂, η₃ > 0 and ν > 1. The η are
+    free, and the upper end grows without limit as they shrink. So every ρ > 0 is allowed, and the "range" restricts
+    nothing.
+    """
+    m, M = curvature.m, curvature.M
+    return min(
+        4.0 * m / eta1,
+        (nu - 1.0) * graph.minus / (nu * eta3 * graph.plus),
+        (m - eta3 * nu * M**2 / graph.minus) / (eta1 / 4.0 + eta2 * graph.plus / 8.0),
+    )
+
+
 class ErrorCurve(Theorem):
     """Base class of bounds on ‖Θ_k − Θ*‖, which give the column ``bound_error`` or, if vacuous, only a line.
 

@@ -141,10 +141,6 @@ class CensoredConvergence(ErrorCurve):
 
     The bound is `Constants.errors` with z_k = √N v μ^{k−1}. It assumes strongly convex costs of bounded curvature, a
     constant ρ, a `Geometric` censor, and no coder.
-
-    There is no range of ρ: the upper end of theorem 5 (eq. 2.32 of the dissertation; 4.20 is the same) is min{4m/η₁,
-    (ν − 1)σ₋²/(νη₃σ₊²), (m − η₃νM²/σ₋²)/(η₁/4 + η₂σ₊²/8)} for any η₁, η₂, η₃ > 0 and ν > 1, and it grows without limit
-    as the η shrink.
     """
 
     name = "theorem 5 of COKE"

@@ -97,6 +97,24 @@ def omkl_regret_bound(
     return agents * (theta_norm**2 / 2.0 + math.log(kernels)) / eta + steps
 
 
+def hedge_bound(kernels: int, eta: float, squares: float) -> float:
+    """Return ln P/η + ½ η Σ_t Σ_p w̄_p L_p², which bounds Σ_t Σ_p w̄_p L_p − min_p Σ_t L_p of an agent's kernel weights.
+
+    It holds for all losses L_p ≥ 0, because exp(−x) ≤ 1 − x + x²/2. Lemma 2 of Ortega and Jafarkhani has ηT as the
+    second term, which requires losses of at most √2.
+
+    Parameters
+    ----------
+    kernels : int
+        The number P of kernels.
+    eta : float
+        η in w_p ← w_p exp(−η L_p).
+    squares : float
+        Σ_t Σ_p w̄_p L_p², with the weights from before each update.
+    """
+    return math.log(kernels) / eta + 0.5 * eta * squares
+
+
 def qsgd_bits(kernels: int, size: int, bits: int, *, norms: int | None = None, sign: bool = True) -> int:
     """Return the payload bits of a broadcast of gossip OMKL.
 

@@ -45,8 +45,7 @@ def odkla_regret_bound(theta_norm: float, gradients: float, eta: float, rho: flo
     norm ‖·‖_P.
 
     The theorem prints steps η = ρ = 1/O(√T). But the step is proportional to 1/η, so η must grow as √T: with the
-    printed steps the models diverge. If each agent's gradients have norm G and ‖θ*‖ = C, the bound is least for
-    η = G√T/C.
+    printed steps the models diverge.
 
     Parameters
     ----------
@@ -60,6 +59,11 @@ def odkla_regret_bound(theta_norm: float, gradients: float, eta: float, rho: flo
         N and |E|.
     """
     return 0.5 * (graph.agents * eta + 4.0 * rho * graph.edges) * theta_norm**2 + gradients / (2.0 * eta)
+
+
+def odkla_best_eta(theta_norm: float, gradient_norm: float, rounds: int) -> float:
+    """Return η = G√T/C, which minimizes the bound if each agent's gradients have norm G and ‖θ*‖ = C."""
+    return gradient_norm * math.sqrt(rounds) / theta_norm
 
 
 class CopyError(Theorem):

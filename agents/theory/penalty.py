@@ -57,6 +57,15 @@ def disagreement_bound(risk: float, c: float, penalised_risk: float = 0.0) -> fl
     return (risk - penalised_risk) / c
 
 
+def dictionary_separation(epsilon: float, eta: float, slope: float) -> float:
+    """Return ε/(η·slope), the least distance of a kept point κ(x, ·) from the span of the others (corollary 2).
+
+    ``slope`` bounds |ℓ'(f_i(x), y) + c Σ_j (f_i(x) − f_j(x))|. A bounded set of inputs has room for only finitely many
+    points at this distance, which bounds their number; the bound exceeds 10⁴ for a run that keeps 12 points.
+    """
+    return epsilon / (eta * slope)
+
+
 class PenaltyBounds(Theorem):
     """The bounds of Koppel et al. (propositions 1 and 2, theorem 1), as lines.
 

@@ -5,7 +5,7 @@ import pytest
 
 from netsim import topology
 from netsim.agents import COKE, DKLA, EdgeDuals, Geometric, LocalProblem, Logistic, centralised, theory
-from netsim.agents.theory.admm import LinearConvergence, dkla_best_rho, dkla_delta, dkla_energy
+from netsim.agents.theory.admm import LinearConvergence, coke_penalty, dkla_best_rho, dkla_delta, dkla_energy
 from netsim.agents.theory.inputs import Curvature, Graph
 from netsim.util.typing import Array
 from tests.agents.theory.problems import CASES, Ridge, kept
@@ -117,8 +117,11 @@ def test_best_rho_makes_delta_largest() -> None:
     assert deltas[1] > max(deltas[0], deltas[2])
 
 
-def test_theorem_5_has_no_range() -> None:
+def test_the_range_of_theorem_5_restricts_nothing() -> None:
     ridge = Ridge("ring", 0)
+    ends = [coke_penalty(curvature_of(ridge), Graph.of(ridge.graph), eta, eta, eta, 2.0) for eta in (1e-3, 1e-6, 1e-9)]
+    assert ends[0] * 900 < ends[1]
+    assert ends[2] > 1e7
     assert theory.ranges(ridge.agents(COKE, 10, rho=1e6), ridge.graph) == []
 
 

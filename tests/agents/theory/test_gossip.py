@@ -14,6 +14,7 @@ from netsim.agents.theory.gossip import (
     choco_edge,
     choco_gamma,
     choco_rate,
+    hedge_bound,
     omkl_consensus_bound,
     omkl_regret_bound,
     qsgd_bits,
@@ -272,15 +273,6 @@ class Recorded(MultiKernelCost):
         costs = super().draw(models, weights)
         vars(self).setdefault("drawn", []).append((weights, costs))
         return costs
-
-
-def hedge_bound(kernels: int, eta: float, squares: float) -> float:
-    """Return ln P/η + ½ η Σ_t Σ_p w̄_p L_p², which bounds Σ_t Σ_p w̄_p L_p − min_p Σ_t L_p of an agent's kernel weights.
-
-    It holds for all losses L_p ≥ 0, because exp(−x) ≤ 1 − x + x²/2. Lemma 2 of Ortega and Jafarkhani has ηT as the
-    second term, which requires losses of at most √2.
-    """
-    return float(np.log(kernels) / eta + 0.5 * eta * squares)
 
 
 @pytest.mark.parametrize(("graph_name", "seed"), CASES)

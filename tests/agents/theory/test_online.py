@@ -22,6 +22,7 @@ from netsim.agents.theory.online import (
     Regret,
     RegretProbe,
     copy_error_bound,
+    odkla_best_eta,
     odkla_regret_bound,
 )
 from netsim.coders import QSGD, Exact, Uniform
@@ -94,7 +95,7 @@ def test_best_eta_makes_the_bound_least() -> None:
     def bound(eta: float) -> float:
         return odkla_regret_bound(norm, graph.agents * rounds * gradient**2, eta, 0.1, graph)
 
-    best = gradient * rounds**0.5 / norm
+    best = odkla_best_eta(norm, gradient, rounds)
     assert bound(best) < min(bound(0.9 * best), bound(1.1 * best))
 
 

@@ -10,6 +10,7 @@ import pytest
 from netsim import Network
 from netsim.agents import ConstantPenalty, Dictionary, GreedyPenalty, Squared
 from netsim.agents.theory.penalty import (
+    dictionary_separation,
     disagreement_bound,
     penalty_radius,
     projection_error_bound,
@@ -100,9 +101,8 @@ def test_pruning_moves_the_gradient_and_separates_points_as_promised(graph: str,
     bound = projection_error_bound(epsilon, ETA, len(of))
     assert bound / 5 < max(moves) <= bound
     assert projection_error_bound(epsilon, ETA, len(of), printed=True) == pytest.approx(bound * len(of) ** 0.5)
-    # Corollary 2: a kept point has at least the distance ε/(η·slope) from the span of the others. The measured
-    # distances were 12 to 2,400 times as large.
-    apart = epsilon / (ETA * max(slopes))
+    # Corollary 2 guarantees a distance between points; the measured distances were 12 to 2,400 times as large.
+    apart = dictionary_separation(epsilon, ETA, max(slopes))
     for agent in agents.values():
         gram = kernel(agent.model.points, agent.model.points)
         distances = np.sqrt(2 - 2 * gram[np.triu_indices(len(gram), 1)])
