@@ -23,17 +23,6 @@ Step = Union[float, Schedule]  # noqa: UP007 (evaluated where it is documented)
 
 
 @dataclass(frozen=True, repr=False)
-class _Constant:
-    value: float
-
-    def __repr__(self) -> str:
-        return f"{self.value:g}"
-
-    def __call__(self, k: int) -> float:
-        return self.value
-
-
-@dataclass(frozen=True, repr=False)
 class _Geometric:
     start: float
     factor: float
@@ -86,16 +75,11 @@ class _Piecewise:
         return self.values[max(bisect.bisect_right(self.rounds, k) - 1, 0)]
 
 
-def constant(value: float) -> Schedule:
-    """Return the schedule that is ``value`` in each round.
+def geometric(start: float, factor: float) -> Schedule:
+    """Return start · factor^(k−1), factor > 0.
 
     This function and those below raise BadInput for a number that is not finite, or outside the stated range.
     """
-    return _Constant(check.finite("value", value))
-
-
-def geometric(start: float, factor: float) -> Schedule:
-    """Return start · factor^(k−1), factor > 0."""
     return _Geometric(check.finite("start", start), check.finite("factor", factor, above=0.0))
 
 

@@ -130,9 +130,7 @@ class LocalProblem:
 
         def solve(linear: Array) -> Array:
             nonlocal last
-            if np.shape(linear) != (self.size,):
-                raise _wrong_shape("linear", linear, self.size)
-            last = _newton([self], curvature, np.asarray(linear, dtype=np.float64), last)
+            last = _newton([self], curvature, self._vector("linear", linear), last)
             return last.copy()
 
         return solve

@@ -1,12 +1,11 @@
 """Loss functions ℓ(f, y) of a prediction f and a target y, with their derivatives in f."""
 
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from scipy.special import expit
 
 from netsim.errors import BadInput
-from netsim.util import check
 from netsim.util.typing import Array
 
 
@@ -18,7 +17,7 @@ class LossFunction(Protocol):
 
     @property
     def name(self) -> str:
-        """The name by which `by_name` finds the loss."""
+        """The name that error messages show."""
 
     @property
     def smooth(self) -> bool:
@@ -162,13 +161,3 @@ class Hinge(_OfLabels):
         if gap <= 0.0:
             return 0.0
         return -y * (gap / k if gap < k else 1.0)
-
-
-_LOSSES: dict[str, type[Squared] | type[SquaredHinge] | type[Logistic] | type[Hinge]] = {
-    each.name: each for each in (Squared, SquaredHinge, Logistic, Hinge)
-}
-
-
-def by_name(name: Any) -> LossFunction:
-    """Return the loss ``name``: squared, squared_hinge, logistic or hinge; raises BadInput for any other name."""
-    return _LOSSES[check.one_of("loss", name, _LOSSES)]()

@@ -67,9 +67,8 @@ class MeanSquaredError:
         with np.errstate(over="ignore", invalid="ignore"):
             predicted = np.matmul(self._grams, thetas[:, :, None])[:, :, 0]
             error = np.vdot(predicted - self._crosses, thetas) + self._energy
-        return float(
-            np.maximum(error, 0.0)
-        )  # Rounding may make the error of a perfect fit negative; numpy's maximum keeps nan.
+        # Rounding may make the error of a perfect fit negative; numpy's maximum keeps nan.
+        return float(np.maximum(error, 0.0))
 
 
 def consensus_error(thetas: NDArray[np.float64]) -> float:

@@ -12,12 +12,9 @@ theorem's "η_t = ρ = 1/O(√T)" must therefore mean the step size, which then 
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, eigh
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from netsim.agents.costs.local import samples
-from netsim.errors import BadInput
 from netsim.util import check
 from netsim.util.typing import Vector
 
@@ -31,57 +28,10 @@ class _Regret:
     def __init__(self, size: int, regularizer: float) -> None:
         self.size = check.integer("size", size, low=1)
         self.regularizer = check.finite("regularizer", regularizer, low=0.0)
-        self.rounds = 0
         self.loss = 0.0
 
-    def add(
-        self,
-        features: ArrayLike,
-        targets: ArrayLike,
-        *,
-        thetas: Vector | None = None,
-        losses: Vector | None = None,
-    ) -> None:
-        """Add the samples and the losses of one round.
-
-        Parameters
-        ----------
-        features : array of shape (N, D)
-            The agents' features φ_i,t.
-        targets : array of shape (N,)
-            The agents' targets y_i,t.
-        thetas : ndarray of shape (N, D), optional
-            The models θ_i,t *before* they learn from this round's samples.
-        losses : ndarray of shape (N,), optional
-            The losses L_i,t(θ_i,t) instead of ``thetas``: the growth of `OnlineCost.loss_sum` in this round.
-
-        Raises
-        ------
-        BadInput
-            For inconsistent shapes, for NaN or infinity in the samples, or unless exactly one of thetas and losses is
-            given.
-        """
-        x, y = samples("features", features, "targets", targets)
-        if x.shape[1] != self.size:
-            raise BadInput(f"features.shape = {x.shape}: must be (N, {self.size})")
-        if thetas is not None and losses is None:
-            if np.shape(thetas) != x.shape:
-                raise BadInput(f"thetas.shape = {np.shape(thetas)}: must be {x.shape}, as features")
-            with np.errstate(over="ignore", invalid="ignore"):
-                errors = np.einsum("nd,nd->n", x, thetas) - y
-                loss = float(errors @ errors) + self.regularizer * float(np.vdot(thetas, thetas))
-        elif losses is not None and thetas is None:
-            if np.shape(losses) != y.shape:
-                raise BadInput(f"losses.shape = {np.shape(losses)}: must be {y.shape}, as targets")
-            with np.errstate(over="ignore", invalid="ignore"):
-                loss = float(np.sum(losses))
-        else:
-            raise BadInput("thetas, losses: must be one of the two, not both or neither")
-        self.take(x, y, loss)
-
     def take(self, x: Vector, y: Vector, loss: float) -> None:
-        """Add a round without checks: features ``x`` and targets ``y`` as in `add`, and the agents' total ``loss``."""
-        self.rounds += 1
+        """Add a round: features φ_i,t, shape (N, D), targets y_i,t, shape (N,), and the loss Σ_i L_i,t(θ_i,t)."""
         self.loss += loss
         self._compare(x, y)
 
@@ -108,10 +58,8 @@ class StaticRegret(_Regret):
 
     Attributes
     ----------
-    rounds : int
-        Number of rounds so far.
     loss : float
-        The agents' total loss in these rounds.
+        The agents' total loss so far.
     count : int
         Number N·t of samples so far.
     """
@@ -164,10 +112,8 @@ class DynamicRegret(_Regret):
 
     Attributes
     ----------
-    rounds : int
-        Number of rounds so far.
     loss : float
-        The agents' total loss in these rounds.
+        The agents' total loss so far.
     best_loss : float
         The sum Σ_t Σ_i L_i,t(θ*_t) so far.
     """

@@ -43,11 +43,6 @@ class Neighbor:
     arrives: float = 1.0
     is_heard: float | None = None
 
-    @property
-    def is_symmetric(self) -> bool:
-        """Whether both directions have a reception rate of at least one half."""
-        return min(self.arrives, self.is_heard or 0.0) >= 0.5
-
 
 class Neighbors(Speaker):
     """Maintains a table of neighbours, from hellos that each node broadcasts once a period.

@@ -87,25 +87,18 @@ class CopyError(Theorem):
 
     def bounds(self, agents: Agents, graph: "nx.Graph[Any]", rounds: int) -> dict[str, Array]:
         """Return ``bound_copy``."""
-        squares = [
-            [
-                copy_error_bound(1, agent.theta.size, _interval(agent), _threshold(agent.censor, k)) ** 2
-                for k in range(1, rounds + 1)
-            ]
-            for agent in agents.values()
-        ]
+        squares = []
+        for agent in agents.values():
+            coded = contraction(agent.coder, agent.theta.shape)
+            assert coded is not None
+            limits = [_threshold(agent.censor, k) for k in range(1, rounds + 1)]
+            squares.append([copy_error_bound(1, agent.theta.size, coded.interval, each) ** 2 for each in limits])
         return {"bound_copy": np.sqrt(np.sum(squares, axis=0))}
 
     def lines(self, agents: Agents, graph: "nx.Graph[Any]") -> list[str]:
         """Return a line with the range outside which the coder clips elements, if it has one."""
         ends = {agent.coder.fixed for agent in agents.values() if getattr(agent.coder, "saturate", False)}
         return [f"{self.name}: while no element lies outside [{low:g}, {high:g})" for low, high in sorted(ends)]
-
-
-def _interval(agent: Any) -> float:
-    found = contraction(agent.coder, agent.theta.shape)
-    assert found is not None
-    return found.interval
 
 
 def _threshold(censor: Any, k: int) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import null_space
@@ -133,14 +134,10 @@ def is_connected(ensemble: Ensemble, tolerance: float = 1e-9) -> bool:
         return int(np.linalg.matrix_rank(ensemble.gram(inputs, inputs), tol=tolerance)) if len(inputs) else 0
 
     ranks = [rank(own) for own in ensemble.access]
-    reached, waiting = {0}, [0]
-    while waiting:
-        agent = waiting.pop()
-        for other in ensemble.sharers[agent]:
-            if other not in reached and rank(ensemble.shared(agent, other)) == ranks[agent] == ranks[other]:
-                reached.add(other)
-                waiting.append(other)
-    return len(reached) == len(ensemble)
+    joined = nx.subgraph_view(
+        ensemble.sharers, filter_edge=lambda a, b: rank(ensemble.shared(a, b)) == ranks[a] == ranks[b]
+    )
+    return nx.is_connected(joined)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The problems of the suite: each agent's cost, and the distance of models from the common optimum."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -63,14 +63,11 @@ class RegressionTask(Task):
         self._whole = self.best @ self._curvature @ self.best
 
     def measures(self, models: Array) -> dict[str, float]:
-        """Return the suboptimality of the agents' models."""
-        return {"suboptimality": self.suboptimality(models)}
-
-    def suboptimality(self, models: Sequence[Array] | Array) -> float:
         """Return (1/N) Σ_i [F(θ_i) − F*] / [F(0) − F*], where F is the sum of all costs and F* its minimum."""
-        apart = np.asarray(models) - self.best
+        apart = models - self.best
         with np.errstate(over="ignore", invalid="ignore"):
-            return float(np.einsum("ij,jk,ik->i", apart, self._curvature, apart).mean() / self._whole)
+            above = np.einsum("ij,jk,ik->i", apart, self._curvature, apart).mean()
+            return {"suboptimality": float(above / self._whole)}
 
 
 def _digits(graph: "nx.Graph[int]", seed: int) -> NeuralTask:

@@ -129,16 +129,12 @@ def sums(motes: pd.DataFrame, readings: pd.DataFrame, by: list[str]) -> pd.DataF
     latency = readings.groupby(by, sort=False)["latency_s"]
     found = {
         "motes": groups.size(),
-        "readings": totals["readings"],
-        "taken": totals["taken"],
-        "sent": totals["sent"],
-        "arrived": totals["arrived"],
+        **totals[["readings", "taken", "sent", "arrived"]],
         "delivered_%": 100 * totals["arrived"] / totals["readings"],
         "expected_%": groups["due"].sum(min_count=1) / totals["readings"],
         "latency_s": latency.mean(),
         **{name: latency.quantile(share) for name, share in QUANTILES.items()},
-        "frames": means["frames"],
-        "retries": means["retries"],
+        **means[["frames", "retries"]],
         "frames_mj": 1e3 * means["frames_j"],
         "used_mj": 1e3 * means["used_j"],
         "used_mah": means["used_mah"],

@@ -88,11 +88,6 @@ class RadioUse:
             found.append(Way(f"{kind}, awake {share:g}", duty, acked))
         return found
 
-    @property
-    def repeats_above(self) -> bool:
-        """Whether a protocol above the radio retransmits frames, so that the radio does not."""
-        return self.routing in ROUTING or self.mac in MACS
-
     def preset(self, acks: bool = False) -> presets.Preset:
         """Return the motes' preset; ContikiMAC's senses weaker signals, because its wake-ups end without energy."""
         found = presets.ieee802154(acks=acks)
@@ -217,7 +212,8 @@ def _report(study: Study, played: Sequence[Played], *, field: SensorField, use: 
             if set(rows["mote"]) != set(layout.parents):
                 raise BadInput(f"warm_up = {placed.warm_up:g}: must leave each mote a reading; more --readings do")
         table = measures.by_mote(run, rows, layout, energy, use.tries(use.radio(way), _agents(run)[layout.sink]))
-        if use.repeats_above:
+        if use.routing in ROUTING or use.mac in MACS:
+            # A protocol above the radio retransmits frames, so that the radio does not.
             table["retries"] = math.nan
         parts.append((table, rows, measures.losses(rows, run)))
         for part in parts[-1]:

@@ -74,11 +74,6 @@ class Partition:
             raise check.refuse("partition", text, f"{kind}:{above}")
         return cls(kind, value)
 
-    @property
-    def by_label(self) -> bool:
-        """Whether agents differ in their labels."""
-        return self.kind in ("shards", "dirichlet")
-
     def divide(self, target: Array, agents: int, *, seed: int, classes: int = 0) -> list[Indices]:
         """Return the samples of each agent, in ascending order.
 
@@ -103,7 +98,7 @@ class Partition:
             raise BadInput(f"agents = {agents}: must be at most {len(target) // LEAST}, for 2 of {len(target)} samples")
         if self.kind == IID:
             return np.array_split(np.arange(len(target)), agents)
-        if self.by_label and not np.ptp(target):
+        if self.kind in ("shards", "dirichlet") and not np.ptp(target):
             raise check.refuse("partition", str(self), "iid or size:BETA for data with one label only")
         labels: NDArray[Any] = target if self.kind == "shards" else labels_of(target, classes)
         rng = draws.generator(check.integer("seed", seed, low=0), "samples", "partition")

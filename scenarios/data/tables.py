@@ -98,14 +98,13 @@ def check_rows(data: str, agents: int, *, each: int = 1, rows: int | None = None
     Each agent needs ``each`` rows; ``rows`` are used, by default all. Raises BadInput for an unknown table, if it has
     fewer rows than requested, or if they are too few for the agents.
     """
-    count = samples_in(data)
+    return enough(samples_in(data), agents, each, rows)
+
+
+def enough(count: int, agents: int, each: int, rows: int | None = None) -> int:
+    """Return the number of samples used, by default all; raise BadInput unless each agent gets at least ``each``."""
     if rows is not None:
         count = check.integer("rows", rows, low=1, high=count)
-    return enough(count, agents, each)
-
-
-def enough(count: int, agents: int, each: int) -> int:
-    """Return the number of samples ``count`` if it gives each agent at least ``each``; else raise BadInput."""
     check.integer("agents", agents, low=1)
     if count < each * agents:
         samples = "1 sample" if each == 1 else f"{each} samples"
@@ -139,10 +138,7 @@ def deal(
     check.integer("agents", agents, low=1)
     if not 0.0 < check.probability("train_share", train_share) < 1.0:
         raise check.refuse("train_share", train_share, "between 0 and 1")
-    count = len(table.target)
-    if rows is not None:
-        count = check.integer("rows", rows, low=1, high=count)
-    enough(count, agents, 2)
+    count = enough(len(table.target), agents, 2, rows)
     order = np.random.default_rng(check.integer("seed", seed, low=0)).permutation(len(table.target))[:count]
     shares = [order[part] for part in partition.divide(table.target[order], agents, seed=seed, classes=classes)]
     return [_split(table.inputs[share], table.target[share], train_share) for share in shares]

@@ -53,20 +53,15 @@ class Shape:
         """Return the length of a feature vector."""
         return sum(self.widths) if self.method == "DKL-MLP" else self.widths[-1]
 
-    def sigmas(
-        self, sample: Array, times: Sequence[float], seed: int, medians: dict[Any, float] | None = None
-    ) -> list[float]:
-        """Return each layer's bandwidth: a multiple of the median distance between samples of its inputs.
-
-        ``medians`` caches these distances for further maps of the same sample.
-        """
-        return median_sigmas(sample, self.widths, times=times, kernels=self.kernels, seed=seed, medians=medians)
-
     def build(
         self, sample: Array, times: Sequence[float], seed: int, medians: dict[Any, float] | None = None
     ) -> FeatureMap:
-        """Return the map, with bandwidths from `sigmas` for a sample of inputs of shape (n, d)."""
-        sigmas = self.sigmas(sample, times, seed, medians)
+        """Return the map for a sample of inputs of shape (n, d).
+
+        A layer's bandwidth is a multiple of the median distance between samples of its inputs. ``medians`` caches these
+        distances for further maps of the same sample.
+        """
+        sigmas = median_sigmas(sample, self.widths, times=times, kernels=self.kernels, seed=seed, medians=medians)
         layers = fourier_layers(sample.shape[1], self.widths, sigmas=sigmas, kernels=self.kernels, seed=seed)
         return composed(self.method, layers)
 

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import pandas as pd
 
-from netsim import Run
 from netsim.scenarios.data.partitions import EVENLY
 from netsim.scenarios.data.streams import rounds_of
 from netsim.scenarios.data.tables import Table
@@ -149,10 +148,6 @@ def _repetition(
     """
     rounds = len(streams[0])
     found = []
-
-    def keep(eta: float, method: OnGraph, run: Run) -> None:
-        found.append(run.rounds[list(COLUMNS)].assign(eta=eta, method=method.name))
-
     # Progress displays must not overlap: the first repetition shows the rounds of each run, later ones count runs.
     with nullcontext() if label is None else study.progress(label, len(cases)) as progress:
         for done, ((eta, gamma), method) in enumerate(cases, 1):
@@ -162,10 +157,11 @@ def _repetition(
                 name = f"{method.name}, eta {eta:g}"
                 study.note(*(f"{name}: {each}." for each in agents[0].doubts(agents, network)))
                 probes = [KernelMeasure(network.graph), *promises.probes(study, name, agents, network, rounds)]
-                keep(eta, method, study.run(name, network, agents, probes, rounds))
+                run = study.run(name, network, agents, probes, rounds)
             else:
-                keep(eta, method, network.run(agents, [KernelMeasure(network.graph)]))
+                run = network.run(agents, [KernelMeasure(network.graph)])
                 progress(done)
+            found.append(run.rounds[list(COLUMNS)].assign(eta=eta, method=method.name))
     return found
 
 

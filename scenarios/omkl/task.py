@@ -26,7 +26,7 @@ from netsim.scenarios.data.streams import Rows, again_and_again, owners, shuffle
 from netsim.scenarios.data.tables import Table, unit
 from netsim.scenarios.tasks.method import Task, agents_of
 from netsim.scenarios.tasks.models import AgentProbe, Readings
-from netsim.scenarios.tasks.settings import Divided, chosen_names, names_in
+from netsim.scenarios.tasks.settings import Divided, chosen_names, numbers_in
 from netsim.studies.experiment import Method
 from netsim.studies.graphs import OwnTopology
 from netsim.studies.seeds import DataSeed
@@ -296,10 +296,9 @@ class MethodSetting(OwnTopology):
 
 def _numbers(name: str, text: str) -> list[float]:
     """Return the positive numbers listed in a parameter's text."""
-    try:
-        return [check.finite(name, float(each), above=0.0) for each in names_in(text)]
-    except ValueError:  # also catches BadInput, which is a ValueError
-        raise check.refuse(name, text, "positive numbers with commas between") from None
+    # A number that is not positive raises BadInput, which is a ValueError, so the error shows the whole list.
+    allowed = "positive numbers with commas between"
+    return numbers_in(name, text, allowed, lambda each: check.finite(name, float(each), above=0.0))
 
 
 # --- measures ---------------------------------------------------------------------------------------------------------

@@ -188,7 +188,7 @@ def draw_price(means: pd.DataFrame, level: str, error: Axis, title: str) -> Figu
     """Draw the excess error against the bits on the wire, for several shares of lost frames; a mark per remedy."""
     rows = means[means["burst"] == 1.0]
     families, remedies = list(dict.fromkeys(rows["family"])), list(dict.fromkeys(rows["remedy"]))
-    shares = _three(sorted(share for share in set(rows["loss"]) if share > 0.0))
+    shares = sorted({nearest(rows, share) for share in (0.01, 0.1, 0.3)})
     figure, panels = drawing(max(7.0, 3.6 * len(shares) + 0.6), 5.2, len(shares), sharex=True, sharey=True)
     low, high = _limits(rows[rows["measure"] == level])
     for panel, share in zip(panels, shares, strict=True):
@@ -213,6 +213,7 @@ def draw_price(means: pd.DataFrame, level: str, error: Axis, title: str) -> Figu
     return _finished(figure, entries, f"{subject}\n{title}; bars: 95 % intervals of the mean")
 
 
-def _three(shares: Sequence[float]) -> list[float]:
-    """Return at most three of the shares of lost frames: those nearest to 1, 10 and 30 %."""
-    return sorted({min(shares, key=lambda each: abs(math.log(each / near))) for near in (0.01, 0.1, 0.3)})
+def nearest(means: pd.DataFrame, share: float) -> float:
+    """Return the share of lost frames above 0 that is nearest to ``share`` on a log axis."""
+    shares = sorted(each for each in set(means["loss"]) if each > 0.0)
+    return float(min(shares, key=lambda each: abs(math.log(each / share))))

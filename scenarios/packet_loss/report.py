@@ -13,7 +13,7 @@ import pandas as pd
 from netsim.errors import BadInput
 from netsim.links import Reliability
 from netsim.scenarios.packet_loss import figures
-from netsim.scenarios.packet_loss.figures import ABOVE, ABOVE_LOSS_FREE, ABOVE_OPTIMUM
+from netsim.scenarios.packet_loss.figures import ABOVE, ABOVE_LOSS_FREE, ABOVE_OPTIMUM, nearest
 from netsim.scenarios.packet_loss.remedies import NONE, REMEDIES, place_of
 from netsim.scenarios.tasks.answers import answer
 from netsim.scenarios.tasks.savings import called
@@ -222,12 +222,6 @@ def pick(means: pd.DataFrame, measure: str, **chosen: Any) -> pd.DataFrame:
     for name, value in chosen.items():
         rows = rows[rows[name] == value]
     return rows.sort_values("loss", kind="stable")
-
-
-def nearest(means: pd.DataFrame, share: float) -> float:
-    """Return the share of lost frames above 0 that is nearest to ``share`` on a log axis."""
-    shares = sorted(each for each in set(means["loss"]) if each > 0.0)
-    return float(min(shares, key=lambda each: abs(math.log(each / share))))
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -59,24 +59,18 @@ class Criterion:
         return dataclasses.replace(self, criterion=usual if self.criterion is None else self.criterion)
 
     def loss(self, classes: int) -> MulticlassLoss:
-        """Return the loss of C classes."""
-        name = self.criterion or "logistic"
-        return loss_of(name, classes, one_vs_rest=self.one_vs_rest, temperature=self.temperature)
+        """Return the loss of C classes; raises BadInput for an unknown criterion or a temperature <= 0.
 
-
-def loss_of(name: str, classes: int, *, one_vs_rest: bool, temperature: float) -> MulticlassLoss:
-    """Return the loss of C classes by its name in studies; raises BadInput for an unknown one or a temperature <= 0.
-
-    "logistic" is `Softmax`, "hinge" `MulticlassHinge`, "squared" the squared loss of one class against the rest. With
-    ``one_vs_rest`` the other names give the logistic loss and the squared hinge of one class against the rest.
-    """
-    check.one_of("criterion", name, CRITERIA)
-    check.finite("temperature", temperature, above=0.0)
-    if name == "squared":
-        return OneVsRest(Squared(), classes)
-    if one_vs_rest:
-        return OneVsRest(Logistic() if name == "logistic" else SquaredHinge(), classes)
-    return Softmax(classes) if name == "logistic" else MulticlassHinge(classes, temperature)
+        "logistic" is `Softmax`, "hinge" `MulticlassHinge`, "squared" the squared loss of one class against the rest.
+        With ``one_vs_rest`` the other names give the logistic loss and the squared hinge of one class against the rest.
+        """
+        name = check.one_of("criterion", self.criterion or "logistic", CRITERIA)
+        check.finite("temperature", self.temperature, above=0.0)
+        if name == "squared":
+            return OneVsRest(Squared(), classes)
+        if self.one_vs_rest:
+            return OneVsRest(Logistic() if name == "logistic" else SquaredHinge(), classes)
+        return Softmax(classes) if name == "logistic" else MulticlassHinge(classes, self.temperature)
 
 
 def ridge_regularizer(loss: MulticlassLoss, regularizer: float) -> float:

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -79,7 +78,7 @@ def choose_sigma(
     if bandwidth.median:
         return sigma
     grid = [sigma * times for times in TIMES]
-    built = built or partial(_usual, inputs.shape[1], seed)
+    built = built or (lambda sigma: RandomFourier(inputs.shape[1], 200, sigma=sigma, form="cos+sin", seed=seed))
     maps = [built(each) for each in grid]
     score = squared_error if target.ndim == 1 else misclassified
     with study.progress("tune sigma", len(grid)) as progress:
@@ -89,10 +88,6 @@ def choose_sigma(
     tried = {"sigma": grid, "in medians": TIMES, measured: scores, "chosen": np.arange(len(grid)) == best}
     study.table("bandwidths", f"Bandwidths tried: {measured} on samples held out in turn", pd.DataFrame(tried))
     return grid[best]
-
-
-def _usual(width: int, seed: int, sigma: float) -> FeatureMap:
-    return RandomFourier(width, 200, sigma=sigma, form="cos+sin", seed=seed)
 
 
 def _some(inputs: Array, seed: int) -> NDArray[np.int64]:

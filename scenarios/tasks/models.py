@@ -11,6 +11,7 @@ from netsim.agents.consensus.push import Push
 from netsim.agents.consensus.sharing import Sharing
 from netsim.agents.measures.metrics import consensus_error
 from netsim.core import Copies
+from netsim.errors import BadInput
 from netsim.util.typing import Array
 
 __all__ = ["AgentProbe", "ModelProbe", "Readings", "TaskProbe", "models_of", "residuals"]
@@ -111,6 +112,8 @@ class TaskProbe(AgentProbe):
 
     def measure(self, readings: Readings) -> Mapping[str, float]:
         """Return a round's columns."""
+        if not all(readings["count"]):
+            raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
         found: Mapping[str, float] = self._task.columns_of(readings)
         return found
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from netsim.agents.costs.model import DTYPES, ModelCost
 from netsim.agents.models.backends import BACKENDS, backend
-from netsim.agents.models.layered import Layered, cnn, mlp, softmax_regression
+from netsim.agents.models.layered import Layered, cnn, mlp
 from netsim.errors import BadInput
 from netsim.scenarios.data.files import find_table
 from netsim.scenarios.data.samples import DIGITS, ClassSamples, SomeRows
@@ -92,9 +92,7 @@ class NetworkModel:
     def build(self, inputs: int, classes: int) -> Layered:
         """Return the network for samples of a length; raises BadInput if "cnn" is not for square images."""
         widths = self._widths()
-        if self.model == "softmax":
-            return softmax_regression(inputs, classes)
-        if self.model == "mlp":
+        if self.model != "cnn":
             return mlp(inputs, widths, classes)
         side = round(inputs**0.5)
         if side * side != inputs or side < 2 ** len(widths):
@@ -189,10 +187,6 @@ class NeuralTask(Task):
         The errors are NaN in rounds in which models are not measured.
         """
         return _NeuralProbe(self)
-
-    def optimum(self) -> dict[str, float]:
-        """Return nothing: the least errors are unknown."""
-        return {}
 
     def is_due(self, number: int) -> bool:
         """Return whether models are measured in a round."""

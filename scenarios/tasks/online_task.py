@@ -261,10 +261,7 @@ def _grid(method: Method) -> list[Method]:
     if issubclass(method.kind, RFFDOKL):
         known["eta"] = known["step"]
     tried = {name: values for name, values in known.items() if name in method.given}
-    return [
-        type(method)(method.kind, label=method.label, **{**method.given, **dict(zip(tried, each, strict=True))})
-        for each in itertools.product(*tried.values())
-    ]
+    return [method.with_given(**dict(zip(tried, each, strict=True))) for each in itertools.product(*tried.values())]
 
 
 # --- the task ---------------------------------------------------------------------------------------------------------
@@ -340,10 +337,6 @@ class OnlineTask(Task):
         """Notes, tables and settings found when the problem was made."""
         return None if self.streams is None else self.streams.told
 
-    def optimum(self) -> dict[str, float]:
-        """Return nothing: the least errors are unknown."""
-        return {}
-
     def costs_of(self, agents: Mapping[Any, Any]) -> list[OnlineCost]:
         """Return the agents' costs, which count their errors; an agent without ``cost`` has the one it was given."""
         found = {name: getattr(agent, "cost", None) for name, agent in agents.items()}
@@ -381,8 +374,6 @@ class OnlineTask(Task):
     def columns_of(self, readings: Readings) -> dict[str, float]:
         """Return a round's columns from the readings of all agents; called once a round."""
         counts, before = readings["count"], self._lost
-        if not all(counts):
-            raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
         columns = {"running_mse": sum(readings["squared_error"]) / sum(counts)}
         self._lost = np.array(readings["loss"])
         features, targets = np.array(readings["features"]), np.array(readings["target"])
@@ -524,7 +515,7 @@ def _prepared(study: Study, made: Experiment) -> Experiment:
         if (plain := name.rpartition(" ")[0]) and name.endswith("-bit"):
             steps = {each: value for each, value in method.given.items() if each in ("rho", "eta")}
             steps |= {each: best[plain].given[each] for each in steps if plain in best}
-            best[name] = type(method)(method.kind, label=method.label, **{**method.given, **steps})
+            best[name] = method.with_given(**steps)
             continue
         grid, errors = _grid(method), []
         with study.progress(f"tune {name}", len(grid)) as progress:

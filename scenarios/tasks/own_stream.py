@@ -101,8 +101,6 @@ class OwnStreams(OwnTask):
     def columns_of(self, readings: Readings) -> dict[str, float]:
         """Return a round's columns from the readings of all agents."""
         counts = readings["count"]
-        if not all(counts):
-            raise BadInput("an agent took no sample: must take one in each round, by self.cost.draw(theta)")
         running = {"running_loss": sum(readings["loss"]) / sum(counts)}
         own = self.measures(np.array(readings["theta"]), max(counts)) if self._measures else {}
         return running | own | residuals(readings)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 import networkx as nx
 
 from netsim import BadInput, Link, Network, Profile, latency, loss, topology
-from netsim.agents.maps.features import Form
 from netsim.network import Compute, Medium
 from netsim.scenarios.data.choice import Preparation
 from netsim.scenarios.data.partitions import IID, Partition
@@ -302,11 +301,6 @@ class Setting(OwnTopology, Bandwidth, Published):
         pairs = agents * (agents - 1) // 2
         density = paper["edges"] / (paper["agents"] * (paper["agents"] - 1) / 2)
         return dataclasses.replace(found, edges=min(pairs, max(agents - 1, round(density * pairs))))
-
-    @property
-    def features_form(self) -> Form:
-        """The form of the random features."""
-        return "cos"
 
     def graph(self, seed: int) -> "nx.Graph[int]":
         """Return a connected random graph with that many agents and edges, or that of the file."""

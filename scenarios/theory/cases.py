@@ -178,9 +178,6 @@ class _Start:
     def gradient(self, theta: Array) -> Array:
         return np.zeros_like(theta)
 
-    def proximal(self, quadratic: float) -> Any:
-        raise NotImplementedError
-
 
 class _Averaging(CHOCO):
     def start(self) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -154,10 +154,10 @@ def verdict(found: list[Curve], printed: bool) -> str:
     return "tight" if max(each.tightness for each in found) <= 2.0 else "holds"
 
 
-def play(seeds: int, rounds: int, tick: Any = lambda: None) -> Iterator[tuple[dict[str, Any], list[Curve]]]:
+def play(seeds: int, rounds: int, progress: Callable[[int], None]) -> Iterator[tuple[dict[str, Any], list[Curve]]]:
     """Yield a row of the table for each statement, and the curves of its runs."""
     where = [(graph, seed) for graph in GRAPHS for seed in range(seeds)]
-    for make, theorem in theorems():
+    for done, (make, theorem) in enumerate(theorems(), 1):
         found: dict[tuple[str, str], list[Curve]] = {}
         for condition, sends in CONDITIONS.items():
             for graph, seed in where:
@@ -173,11 +173,11 @@ def play(seeds: int, rounds: int, tick: Any = lambda: None) -> Iterator[tuple[di
         for (condition, name), each in found.items():
             source = each[0].source or source_of(theorem)
             yield row(f"{theorem.name}: {name}", make.__name__, source, condition, each), each
-        tick()
-    for case in CASES:
+        progress(done)
+    for number, case in enumerate(CASES, done + 1):
         played = [case.play(make(), seed, rounds) for make in case.graphs.values() for seed in range(seeds)]
         yield row(case.theorem, case.algorithm, case.source, case.condition, played, case.printed), played
-        tick()
+        progress(number)
 
 
 def row(
@@ -214,15 +214,8 @@ def theory(study: Study, *, repeats: int = 3, rounds: int = 100) -> None:
     rows: list[dict[str, Any]] = []
     left: list[str] = []
     drawn: dict[str, Curve] = {}
-    done = 0
     with study.progress("theorems", len(list(theorems())) + len(CASES)) as progress:
-
-        def tick() -> None:
-            nonlocal done
-            done += 1
-            progress(done)
-
-        for each, found in play(seeds, rounds, tick):
+        for each, found in play(seeds, rounds, progress):
             if not found:
                 left.append(each["not played"])
                 continue

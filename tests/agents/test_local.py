@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from netsim.agents.costs.local import LocalProblem, centralised
-from netsim.agents.costs.losses import Logistic, LossFunction, Squared, by_name
+from netsim.agents.costs.losses import Logistic, LossFunction, Squared
 from netsim.agents.measures.metrics import MeanSquaredError, consensus_error
 from netsim.errors import BadInput, NetsimError
 
@@ -19,9 +19,10 @@ def problem(
     rng = np.random.default_rng(seed)
     features = rng.standard_normal((samples, size))
     targets = features @ rng.standard_normal(size) + 0.5 * rng.standard_normal(samples)
+    made: LossFunction = Squared()
     if loss == "logistic":
-        targets = np.sign(targets)
-    return LocalProblem(features, targets, loss=by_name(loss), regularizer=regularizer)
+        targets, made = np.sign(targets), Logistic()
+    return LocalProblem(features, targets, loss=made, regularizer=regularizer)
 
 
 def direct_value(p: LocalProblem, theta: NDArray[np.float64]) -> float:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from netsim.agents.costs.local import LocalProblem
-from netsim.agents.costs.losses import Hinge, Logistic, LossFunction, Squared, SquaredHinge, by_name
+from netsim.agents.costs.losses import Hinge, Logistic, LossFunction, Squared, SquaredHinge
 from netsim.errors import BadInput
 
 PREDICTIONS = np.linspace(-6.0, 6.05, 41)  # no prediction at a margin of 1, where hinge losses have no derivative
@@ -58,17 +58,6 @@ def test_squared_hinge_rests_beyond_its_margin() -> None:
 def test_slope_over_no_distance_is_the_derivative(loss: LossFunction, label: float) -> None:
     for f in PREDICTIONS:
         assert loss.slope(f, 0.0, label) == pytest.approx(float(loss.derivative(f, label)), rel=1e-12)
-
-
-def test_by_name() -> None:
-    assert isinstance(by_name("squared_hinge"), SquaredHinge)
-    assert isinstance(by_name("squared"), Squared)
-    assert isinstance(by_name("hinge"), Hinge)
-    assert isinstance(by_name("logistic"), Logistic)
-    with pytest.raises(BadInput, match=r"^loss = 'logistc': .*\(did you mean 'logistic'\?\)$"):
-        by_name("logistc")
-    with pytest.raises(BadInput, match=r"^loss = 3: must be one of squared, squared_hinge, logistic, hinge$"):
-        by_name(3)
 
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), Logistic(), Hinge()], ids=lambda loss: loss.name)

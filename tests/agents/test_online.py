@@ -459,9 +459,9 @@ def test_static_regret_is_sublinear_if_the_weights_grow_as_the_root_of_the_round
         before = np.concatenate([np.zeros_like(thetas[:1]), thetas[:-1]])
         regret = StaticRegret(feature_map.size, share)
         with np.errstate(all="ignore"):
-            losses = errors**2 + share * np.sum(before**2, axis=2)
-        for each in zip(x, y, losses, strict=True):
-            regret.add(each[0], each[1], losses=each[2])
+            losses = np.sum(errors**2 + share * np.sum(before**2, axis=2), axis=1)
+        for each in zip(x, y, losses.tolist(), strict=True):
+            regret.take(*each)
         return regret.value / rounds
 
     doublings = [250, 500, 1000, 2000, 4000]
@@ -483,7 +483,7 @@ def test_regret_of_a_run_is_that_of_its_recursion() -> None:
         now = np.array([cost.loss_sum for cost in costs])
         x, y = np.stack([cost.features for cost in costs]), np.array([cost.target for cost in costs])
         for regret in (static, dynamic):
-            regret.add(x, y, losses=now - paid)
+            regret.take(x, y, float(np.sum(now - paid)))
         paid[:] = now
         return {"static": static.value}
 
@@ -493,8 +493,9 @@ def test_regret_of_a_run_is_that_of_its_recursion() -> None:
     before = np.concatenate([np.zeros_like(thetas[:1]), thetas[:-1]])
     for regret, kind in ((static, StaticRegret), (dynamic, DynamicRegret)):
         expected = kind(task.size, task.share)
-        for each in zip(task.features, task.targets, before, strict=True):
-            expected.add(each[0], each[1], thetas=each[2])
+        for x, y, theta in zip(task.features, task.targets, before, strict=True):
+            loss = np.sum((np.sum(x * theta, axis=1) - y) ** 2) + task.share * np.sum(theta**2)
+            expected.take(x, y, float(loss))
         assert regret.value == pytest.approx(expected.value, rel=1e-9)
     assert run.rounds["static"].iloc[-1] == static.value
 

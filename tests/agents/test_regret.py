@@ -3,10 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from netsim import BadInput
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.util.typing import Array
-from tests.parts import every
 
 Rounds = tuple[Array, Array, Array]
 
@@ -48,7 +46,7 @@ def test_static_regret_equals_brute_force_after_every_round(agents: int, size: i
     paid = losses(x, y, thetas, share)
     regret = StaticRegret(size, share)
     for t in range(12):
-        regret.add(x[t], y[t], thetas=thetas[t])
+        regret.take(x[t], y[t], paid[t].sum())
         best, model = least(x[: t + 1].reshape(-1, size), y[: t + 1].ravel(), share)
         assert regret.loss == pytest.approx(paid[: t + 1].sum(), rel=1e-12)
         # If a model fits all samples, the best loss is only the rounding error of Σy², which depends on the machine.
@@ -56,7 +54,7 @@ def test_static_regret_equals_brute_force_after_every_round(agents: int, size: i
         assert regret.value == pytest.approx(paid[: t + 1].sum() - best, rel=1e-9)
         if share > 1e-6 or agents * (t + 1) > size + 2:
             np.testing.assert_allclose(regret.best(), model, rtol=0, atol=1e-6)
-    assert (regret.rounds, regret.count) == (12, 12 * agents)
+    assert regret.count == 12 * agents
 
 
 @shapes
@@ -67,21 +65,10 @@ def test_dynamic_regret_equals_brute_force(agents: int, size: int, share: float)
     regret = DynamicRegret(size, share)
     best = 0.0
     for t in range(12):
-        regret.add(x[t], y[t], thetas=thetas[t])
+        regret.take(x[t], y[t], paid[t].sum())
         best += least(x[t], y[t], share)[0]
         assert regret.best_loss == pytest.approx(best, rel=1e-9, abs=1e-12)
         assert regret.value == pytest.approx(paid[: t + 1].sum() - best, rel=1e-9)
-    assert regret.rounds == 12
-
-
-@pytest.mark.parametrize("kind", [StaticRegret, DynamicRegret])
-def test_losses_serve_as_well_as_models(kind: type[StaticRegret | DynamicRegret]) -> None:
-    x, y, thetas = rounds(0, 8, 3, 5)
-    by_models, by_losses = kind(5, 0.01), kind(5, 0.01)
-    for each in zip(x, y, thetas, losses(x, y, thetas, 0.01), strict=True):
-        by_models.add(each[0], each[1], thetas=each[2])
-        by_losses.add(each[0], each[1], losses=each[3])
-    assert by_losses.value == pytest.approx(by_models.value, rel=1e-12)
 
 
 def test_the_best_models_have_no_regret() -> None:
@@ -89,8 +76,9 @@ def test_the_best_models_have_no_regret() -> None:
     _, model = least(x.reshape(-1, 6), y.ravel(), 0.01)
     static, dynamic = StaticRegret(6, 0.01), DynamicRegret(6, 0.01)
     for t in range(10):
-        static.add(x[t], y[t], thetas=np.tile(model, (4, 1)))
-        dynamic.add(x[t], y[t], thetas=np.tile(least(x[t], y[t], 0.01)[1], (4, 1)))
+        _, own = least(x[t], y[t], 0.01)
+        for regret, theta in ((static, model), (dynamic, own)):
+            regret.take(x[t], y[t], losses(x[t : t + 1], y[t : t + 1], np.tile(theta, (1, 4, 1)), 0.01).sum())
     assert abs(static.value) < 1e-9
     assert abs(dynamic.value) < 1e-9
     # The best model of each round has less loss than the best single model for all rounds.
@@ -103,7 +91,7 @@ def test_samples_that_repeat_have_their_repeated_residual() -> None:
     for kind in (StaticRegret, DynamicRegret):
         regret = kind(2, 0.0)
         for _ in range(5):
-            regret.add(x, y, thetas=np.zeros((2, 2)))
+            regret.take(x, y, float(y @ y))
         assert regret.loss == 25.0
         assert regret.best_loss == pytest.approx(5 * 0.5, rel=1e-12)
 
@@ -111,58 +99,23 @@ def test_samples_that_repeat_have_their_repeated_residual() -> None:
 @pytest.mark.parametrize("kind", [StaticRegret, DynamicRegret])
 def test_before_the_first_round_there_is_no_regret(kind: type[StaticRegret | DynamicRegret]) -> None:
     regret = kind(3, 0.1)
-    assert (regret.rounds, regret.loss, regret.value) == (0, 0.0, 0.0)
+    assert (regret.loss, regret.value) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("kind", [StaticRegret, DynamicRegret])
 def test_models_that_grow_without_bound_have_endless_regret(kind: type[StaticRegret | DynamicRegret]) -> None:
     regret = kind(2, 0.1)
-    regret.add(np.ones((2, 2)), np.ones(2), thetas=np.full((2, 2), 1e200))
+    regret.take(np.ones((2, 2)), np.ones(2), math.inf)
     assert regret.value == math.inf
-    regret.add(np.ones((2, 2)), np.ones(2), losses=np.full(2, 1.5e308))
-    assert regret.value == math.inf
-    regret.add(np.ones((2, 2)), np.ones(2), thetas=np.full((2, 2), np.nan))
+    regret.take(np.ones((2, 2)), np.ones(2), math.nan)
     assert math.isnan(regret.value)
 
 
 def test_memory_is_that_of_the_moments() -> None:
     regrets = StaticRegret(20, 0.1), DynamicRegret(20, 0.1)
     for regret in regrets:
-        for x, y, thetas in zip(*rounds(0, 50, 3, 20), strict=True):
-            regret.add(x, y, thetas=thetas)
+        for x, y, _ in zip(*rounds(0, 50, 3, 20), strict=True):
+            regret.take(x, y, 1.0)
     held = [sum(np.size(value) for value in vars(regret).values()) for regret in regrets]
     assert held[0] < 20 * 20 + 20 + 10
     assert held[1] < 10
-
-
-@every("kind", [StaticRegret, DynamicRegret])
-@every(
-    ("changes", "message"),
-    [
-        ({"features": np.ones((2, 4))}, "features.shape = (2, 4): must be (N, 3)"),
-        ({"features": np.ones(3)}, "features.shape = (3,): must be (T, D) with T and D at least 1"),
-        ({"targets": np.ones(3)}, "targets.shape = (3,): must be (2,), one a row of features"),
-        ({"targets": np.array([1.0, np.nan])}, "targets[1] = nan: must be finite (1 such values)"),
-        ({"thetas": np.ones((3, 2))}, "thetas.shape = (3, 2): must be (2, 3), as features"),
-        ({"thetas": None, "losses": np.ones(3)}, "losses.shape = (3,): must be (2,), as targets"),
-        ({"thetas": None}, "thetas, losses: must be one of the two, not both or neither"),
-        ({"losses": np.ones(2)}, "thetas, losses: must be one of the two, not both or neither"),
-    ],
-)
-def test_bad_rounds_are_refused(
-    kind: type[StaticRegret | DynamicRegret], changes: dict[str, Array | None], message: str
-) -> None:
-    given = {"features": np.ones((2, 3)), "targets": np.ones(2), "thetas": np.ones((2, 3)), **changes}
-    regret = kind(3, 0.1)
-    with pytest.raises(BadInput) as caught:
-        regret.add(**given)  # type: ignore[arg-type]
-    assert str(caught.value) == message
-    assert (regret.rounds, regret.loss, regret.value) == (0, 0.0, 0.0)
-
-
-@pytest.mark.parametrize("kind", [StaticRegret, DynamicRegret])
-def test_bad_parameters_are_refused(kind: type[StaticRegret | DynamicRegret]) -> None:
-    with pytest.raises(BadInput, match=r"^size = 0: must be a whole number >= 1$"):
-        kind(0, 0.1)
-    with pytest.raises(BadInput, match=r"^regularizer = -1.0: must be a number >= 0$"):
-        kind(3, -1.0)

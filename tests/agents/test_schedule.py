@@ -16,7 +16,6 @@ from tests.oracle import batch
 @pytest.mark.parametrize(
     ("made", "values"),
     [
-        (schedule.constant(0.5), [0.5, 0.5, 0.5, 0.5]),
         (schedule.geometric(8.0, 0.5), [8.0, 4.0, 2.0, 1.0]),
         (schedule.power(2.0), [2.0, 2 / math.sqrt(2), 2 / math.sqrt(3), 1.0]),
         (schedule.power(6.0, 1), [6.0, 3.0, 2.0, 1.5]),
@@ -35,7 +34,6 @@ def test_values(made: schedule.Schedule, values: list[float]) -> None:
 @pytest.mark.parametrize(
     ("made", "shown"),
     [
-        (schedule.constant(0.5), "0.5"),
         (schedule.geometric(8.0, 0.5), "8·0.5^(k-1)"),
         (schedule.power(2.0), "2·k^(-0.5)"),
         (schedule.power(2.0, 0.0), "2·k^(0)"),
@@ -63,7 +61,7 @@ def test_doubling_for_ever_stays_a_number() -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: schedule.constant(math.nan), "value = nan: must be a number"),
+        (lambda: schedule.geometric(math.nan, 1.0), "start = nan: must be a number"),
         (lambda: schedule.geometric(1.0, 0.0), "factor = 0.0: must be a number > 0"),
         (lambda: schedule.power(1.0, -1.0), "exponent = -1.0: must be a number >= 0, for power(…) falls; growing(…)"),
         (lambda: schedule.growing(1.0, -1.0), "exponent = -1.0: must be a number >= 0"),
@@ -83,7 +81,7 @@ def test_what_makes_no_schedule_is_refused(make: object, says: str) -> None:
 def test_a_constant_schedule_is_the_number() -> None:
     task = Task("random", 0)
     plain, _ = task.run(lambda i: COKE(task.problems[i], 40, rho=RHO))
-    scheduled, _ = task.run(lambda i: COKE(task.problems[i], 40, rho=schedule.constant(RHO)))
+    scheduled, _ = task.run(lambda i: COKE(task.problems[i], 40, rho=schedule.geometric(RHO, 1.0)))
     np.testing.assert_array_equal(plain, scheduled)
 
 

@@ -45,18 +45,18 @@ def test_suboptimality_is_that_of_the_sum_of_all_costs() -> None:
     def total(theta: np.ndarray) -> float:
         return sum(problem.value(theta) for problem in task.problems)
 
-    models = [rng.normal(size=task.best.size) for _ in range(6)]
+    models = rng.normal(size=(6, task.best.size))
     best, zero = total(task.best), total(np.zeros(task.best.size))
     expected = np.mean([(total(model) - best) / (zero - best) for model in models])
-    assert task.suboptimality(models) == pytest.approx(expected, rel=1e-9)
-    assert task.suboptimality([task.best] * 6) == pytest.approx(0.0, abs=1e-15)
+    assert task.measures(models)["suboptimality"] == pytest.approx(expected, rel=1e-9)
+    assert task.measures(np.tile(task.best, (6, 1)))["suboptimality"] == pytest.approx(0.0, abs=1e-15)
     assert all(total(task.best + 1e-3 * rng.normal(size=task.best.size)) > best for _ in range(20))
 
 
 def test_agents_that_do_not_agree_are_far_from_the_common_vector() -> None:
     task = RegressionTask(topology.ring(10), seed=0)
-    alone = [np.linalg.lstsq(each.features, each.targets, rcond=None)[0] for each in task.problems]
-    assert task.suboptimality(alone) > 0.2
+    alone = np.array([np.linalg.lstsq(each.features, each.targets, rcond=None)[0] for each in task.problems])
+    assert task.measures(alone)["suboptimality"] > 0.2
 
 
 def test_a_seed_draws_the_same_problem_and_another_seed_another() -> None:

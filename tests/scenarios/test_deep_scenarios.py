@@ -26,7 +26,7 @@ from netsim.scenarios.deep.maps import Shape, shapes
 from netsim.scenarios.deep.network import Case
 from netsim.scenarios.deep.study import MapSetting, PaperSamples, _counts
 from netsim.scenarios.published import published
-from netsim.scenarios.tasks.classes import ClassTask, loss_of, ridge_regularizer
+from netsim.scenarios.tasks.classes import ClassTask, Criterion, ridge_regularizer
 from netsim.scenarios.tasks.savings import cost_to_reach, ladder
 from netsim.scenarios.tasks.settings import Channel
 from netsim.studies import Study, catalogue
@@ -234,9 +234,10 @@ def test_shapes_count_their_features_and_match_their_sizes() -> None:
     x = np.random.default_rng(0).random((30, 4))
     for shape in shapes([5], 2, ["gaussian", "cauchy"]):
         times = (0.5, 2.0)[: len(shape.widths)]
-        assert shape.build(x, times, 3)(x).shape == (30, shape.features)
-        doubled = shape.sigmas(x, tuple(2 * each for each in times), 3)
-        assert doubled[0] == 2 * shape.sigmas(x, times, 3)[0]
+        plain, doubled = (shape.build(x, [k * each for each in times], 3) for k in (1, 2))
+        assert plain(x).shape == (30, shape.features)
+        first, wider = (getattr(each, "layers", [each])[0].frequencies for each in (plain, doubled))
+        assert np.array_equal(first, 2 * wider)
 
 
 def test_a_loss_bends_as_the_ridge_that_stands_for_it() -> None:
@@ -247,7 +248,7 @@ def test_a_loss_bends_as_the_ridge_that_stands_for_it() -> None:
 
 def test_losses_by_their_names() -> None:
     def named(name: str, one_vs_rest: bool) -> object:
-        return loss_of(name, 3, one_vs_rest=one_vs_rest, temperature=0.1)
+        return Criterion(criterion=name, one_vs_rest=one_vs_rest).loss(3)
 
     assert isinstance(named("logistic", False), Softmax)
     hinge = named("hinge", False)
