@@ -17,7 +17,7 @@ from netsim.studies.origin import changed_files, changed_source
 from netsim.studies.reserve import LOCK, clear_unfinished, held, refusals, running_in
 from netsim.studies.sweeps.cluster import connected, must_be_able, run_there
 from netsim.studies.sweeps.grid import Grid, Point, grid
-from netsim.studies.sweeps.point import Limits, SweepRun, unwritten
+from netsim.studies.sweeps.point import Limits, SweepRun, writing
 from netsim.studies.sweeps.workers import Ended, run_here
 from netsim.studies.terminal import Reporter
 from netsim.util import check
@@ -149,11 +149,8 @@ def sweep(
         )
         _check_one_version(source_hashes, folder, chosen)
         found = read_sweep(folder)
-        try:
-            with write_whole(folder / "points.csv") as csv:
-                csv.write(found.table.to_csv(index=False).encode(errors="backslashreplace"))
-        except OSError as error:
-            raise unwritten(folder, error) from None
+        with writing(folder), write_whole(folder / "points.csv") as csv:
+            csv.write(found.table.to_csv(index=False).encode(errors="backslashreplace"))
     return found
 
 
