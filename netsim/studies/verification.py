@@ -242,13 +242,11 @@ def _source(settings: Mapping[str, Any], definition: StudyDefinition) -> Iterato
 def parameters_of(what: str, definition: StudyDefinition, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return recorded parameters in the study's types; raises BadInput, beginning with ``what``, for others."""
     known = {each.name: each for each in definition.flags}
-    try:
+    with check.naming(f"{what}; "):
         for name in given:
             if name not in known:
                 raise BadInput(f"it has no parameter {name!r} any more")
         return {name: _value(known[name], value) for name, value in given.items()}
-    except BadInput as error:
-        raise BadInput(f"{what}; {error}") from None
 
 
 def _value(parameter: Parameter, value: Any) -> Any:

@@ -5,7 +5,7 @@ import re
 import threading
 import webbrowser
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ _FIELDS = {
 }
 
 
-class LabServer:
+class LabServer(AbstractContextManager["LabServer"]):
     """Serves the lab at ``address`` until it is closed.
 
     Parameters
@@ -92,9 +92,6 @@ class LabServer:
         if browser:
             with suppress(webbrowser.Error):
                 webbrowser.open(self.address)
-
-    def __enter__(self) -> "LabServer":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
