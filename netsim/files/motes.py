@@ -119,7 +119,7 @@ def _of_nodes(source: FileContent, nodes: Sequence[Any]) -> Motes:
         found[name] = {"position": tuple(each or 0.0 for each in place), "role": role, "roaming": moves}
     if not found:
         raise source.refuse("a list of nodes with x and y; none has")
-    return Motes("IoT-LAB", found, [left_out(nowhere, "node") + " without a place"] if nowhere else [])
+    return Motes("IoT-LAB", found, left_out(nowhere, "node", " without a place"))
 
 
 def _coordinate(value: Any) -> float | None:
