@@ -244,9 +244,8 @@ def _holm_once(p: NDArray[np.float64], same: Sequence[bytes | None]) -> tuple[ND
     firsts: dict[Any, int] = {}
     place = [firsts.setdefault(number if key is None else key, number) for number, key in enumerate(same)]
     once = np.full(len(p), math.nan)
-    for number in set(place):
-        once[number] = p[number]
-    return holm(once)[place] if len(p) else once, int(np.count_nonzero(~np.isnan(once)))
+    once[place] = p[place]
+    return holm(once)[place], int(np.count_nonzero(~np.isnan(once)))
 
 
 def holm(p: ArrayLike) -> NDArray[np.float64]:

@@ -61,11 +61,9 @@ def lab(
     from netsim.studies.laboratory.widget import LabWidget
 
     height = check.integer("height", height, low=200)
-    options = {"until": until, "sample": sample}
-    for name, value in options.items():
-        if isinstance(value, np.generic):
-            # A numpy number would not be valid in the script that repeats a branch.
-            options[name] = value.item()
+    given = {"until": until, "sample": sample}
+    # A numpy number would not be valid in the script that repeats a branch.
+    options = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
     return LabWidget(LabSession(network, _maker(agents), probes, options), height)
 
 

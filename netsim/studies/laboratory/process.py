@@ -62,9 +62,6 @@ class Worker:
             process, self._process = self._process, None
         if process is None:
             return
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
+        # Closing the pipe to a killed process may fail.
+        with suppress(OSError), process:
+            process.kill()
