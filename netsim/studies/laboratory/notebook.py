@@ -55,8 +55,7 @@ def lab(
     BadInput
         If anywidget is not installed, an argument cannot be used, or agents cannot be copied.
     """
-    if not isinstance(network, Network):
-        raise check.refuse("network", network, "a netsim.Network; a study has the command netsim lab")
+    check.instance("network", network, Network, "a netsim.Network; a study has the command netsim lab")
     check.installed("lab", "anywidget", "notebook")
     from netsim.studies.laboratory.widget import LabWidget
 
@@ -71,8 +70,7 @@ def _maker(agents: Agents | Callable[[], Agents]) -> Callable[[], Agents]:
     """Return a function that makes new agents for each branch."""
     if callable(agents):
         return agents
-    if not isinstance(agents, Mapping):
-        raise check.refuse("agents", agents, "a mapping {node: Agent}, or a function that returns one")
+    check.instance("agents", agents, Mapping, "a mapping {node: Agent}, or a function that returns one")
     try:
         kept = copy.deepcopy(dict(agents))
         copy.deepcopy(kept)

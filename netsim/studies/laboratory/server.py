@@ -238,8 +238,7 @@ class LabServer(AbstractContextManager["LabServer"]):
         if rest not in acts:
             return None
         try:
-            if not isinstance(asked, dict):
-                raise check.refuse("asked", asked, "an object")
+            check.instance("asked", asked, dict, "an object")
             for name in asked:
                 check.one_of(f"field of {rest}", name, _FIELDS[rest])
             with self._news:
@@ -260,8 +259,7 @@ class LabServer(AbstractContextManager["LabServer"]):
     def _set(self, asked: dict[str, Any]) -> int:
         """Change settings, and simulate all branches again."""
         values = asked.get("values")
-        if not isinstance(values, dict):
-            raise check.refuse("values", values, "an object of settings")
+        check.instance("values", values, dict, "an object of settings")
         new = {name: self._tree.source.checked(name, value) for name, value in values.items()}
         first = self._first if asked.get("branch") is None else self._tree.get(asked["branch"]).number
         if any(self._tree.settings[name] != value for name, value in new.items()):

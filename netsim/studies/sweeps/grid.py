@@ -197,8 +197,7 @@ def _checked(parameter: Parameter, value: Any) -> Any:
         return check.integer(parameter.name, value, low=-(2**63))
     if parameter.kind is bool:
         return check.flag(parameter.name, value)
-    if not isinstance(value, str):
-        raise check.refuse(parameter.name, value, "text")
+    check.instance(parameter.name, value, str, "text")
     return value
 
 

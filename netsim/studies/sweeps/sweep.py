@@ -141,12 +141,11 @@ def sweep(
         work = SweepRun(study, file, folder.absolute(), running.absolute(), limits, formats, source_hashes)
         if client is not None:
             must_be_able(client, work)
-        _run_missing(
-            work,
-            chosen,
-            show,
-            lambda missing: run_here(work, missing, jobs) if client is None else run_there(work, missing, client),
-        )
+
+        def run(missing: list[Point]) -> Iterator[Ended]:
+            return run_here(work, missing, jobs) if client is None else run_there(work, missing, client)
+
+        _run_missing(work, chosen, show, run)
         _check_one_version(source_hashes, folder, chosen)
         found = read_sweep(folder)
         with writing(folder), write_whole(folder / "points.csv") as csv:
