@@ -145,10 +145,11 @@ class Recorded:
         """Read a complete run folder with its traces, so that a damaged trace is reported before the repetition."""
         found = load(path) if found is None else found
         tables = [name for name in found["files"] if Path(name).suffix in (".csv", ".parquet")]
+        tables.sort(key=lambda name: (Path(name).stem != "rounds", Path(name).stem != "ledger", name))
         # Keep the order of the algorithms' runs.
         names = [trace_name(name) for name in found["summary"]["algorithms"]]
         traces = {name: Trace.load(path / name) for name in names if name in found["files"]}
-        return cls(path, found["settings"], found["summary"], sorted(tables, key=_order), traces)
+        return cls(path, found["settings"], found["summary"], tables, traces)
 
     @property
     def format(self) -> str:
@@ -213,11 +214,6 @@ def _event_made_again(definition: StudyDefinition, parameters: Mapping[str, Any]
         now.mkdir()
         _repeat(definition, parameters, recorded, now, trace=True)
         return first_event(Recorded.of(then).traces, now, ("recorded", "now"))
-
-
-def _order(name: str) -> tuple[bool, bool, str]:
-    stem = Path(name).stem
-    return stem != "rounds", stem != "ledger", name
 
 
 def _as_it_was(what: str, settings: Mapping[str, Any]) -> StudyDefinition:
