@@ -149,8 +149,7 @@ def _checked(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> di
 
 def tokens() -> dict[str, Any]:
     """Return the colours, dashes and shapes of pages and pictures, from page/tokens.json."""
-    found: dict[str, Any] = json.loads(_file("tokens.json"))
-    return found
+    return dict(json.loads(_file("tokens.json")))
 
 
 def _themes(themes: Mapping[str, Mapping[str, str]]) -> str:

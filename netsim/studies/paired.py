@@ -191,23 +191,14 @@ def least_p(count: int, test: str) -> float:
     return 0.0 if count > 1 else math.nan
 
 
-def paired_text(
-    table: "pd.DataFrame",
-    reference: str,
-    *,
-    over: str = "seed",
-    test: str = "t",
-    share: float = SHARE,
-    compared: int | None = None,
-) -> str:
+def paired_text(table: "pd.DataFrame", reference: str, *, over: str, test: str, share: float, compared: int) -> str:
     """Return a caption for a table of `paired`: interval, pairs, correction, and whether significance is possible.
 
-    ``compared`` is the number of distinct comparisons, if some rows compare the same runs.
+    ``compared`` is the number of distinct comparisons, because rows may compare the same runs.
     """
     of = {"t": "mean difference", "wilcoxon": "pseudomedian difference", "ratio": "geometric mean ratio"}[test]
     needed = fewest("median" if test == "wilcoxon" else "mean", share)
     interval = kind_text(table["count"], of, TESTS[test], needed, share, " pairs")
-    compared = int(table["p"].notna().sum()) if compared is None else compared
     corrected = f"p two-sided, p_holm corrected for {compared} comparison{'s' if compared != 1 else ''} (Holm)"
     what = "ratio to" if test == "ratio" else "difference from"
     parts = [f"{what} {reference}, {over_text(over)} by {over_text(over)}", interval, corrected]

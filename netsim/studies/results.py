@@ -104,8 +104,7 @@ def load(folder: str | Path, *, rounds: bool = False, reach: str | None = None) 
         _beside({} if run.point is None else {"point": run.point, **run.given}, run.rows)
         for run in _runs(folder, rounds, reach=reach)
     ]
-    whole: pd.DataFrame = pd.concat(parts, ignore_index=True)
-    return whole
+    return pd.concat(parts, ignore_index=True)
 
 
 @dataclass(frozen=True)
