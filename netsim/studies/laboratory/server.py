@@ -258,7 +258,7 @@ class LabServer(AbstractContextManager["LabServer"]):
 
     def _set(self, asked: dict[str, Any]) -> int:
         """Change settings, and simulate all branches again."""
-        values = asked.get("values")
+        values: Any = asked.get("values")
         check.instance("values", values, dict, "an object of settings")
         new = {name: self._tree.source.checked(name, value) for name, value in values.items()}
         first = self._first if asked.get("branch") is None else self._tree.get(asked["branch"]).number
