@@ -10,7 +10,7 @@ import io
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,28 +188,20 @@ def _files(given: Sequence[str | Path]) -> list[Path]:
     return found
 
 
-@contextmanager
-def _locked(folder: Path, known: Dataset) -> Iterator[None]:
+def _locked(folder: Path, known: Dataset) -> AbstractContextManager[object]:
     """Hold the lock of a data set, so that no other process downloads it; wait while another process holds the lock."""
     from filelock import FileLock
 
-    lock = FileLock(folder / f".{known.name}.lock")
     try:
-        lock.acquire()
+        return FileLock(folder / f".{known.name}.lock").acquire()
     except (OSError, NotImplementedError) as error:
         raise NetsimError(f"{known.name}: {folder} could not be locked ({one_line(error)})") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _is_whole(path: Path, known: Dataset) -> bool:
     """Return whether a file in the cache has the expected content."""
-    if not path.exists():
-        return False
     with suppress(Exception):
-        return not known.sha256 or content_digest(path) == known.sha256
+        return path.exists() and (not known.sha256 or content_digest(path) == known.sha256)
     return False
 
 

@@ -97,8 +97,7 @@ def _graph(source: FileContent) -> "tuple[nx.Graph[Any], str, list[str]]":
     for data in (*dict(graph.nodes(data=True)).values(), *(data for _, _, data in graph.edges(data=True))):
         for name in [name for name, value in data.items() if not isinstance(value, _SCALARS)]:
             dropped += data.pop(name) is not None
-    if dropped:
-        notes.append(left_out(dropped, "attribute") + " that are neither numbers nor texts")
+    notes += left_out(dropped, "attribute", " that are neither numbers nor texts")
     what = f"a graph of {len(graph):,} nodes and {graph.number_of_edges():,} edges ({found.form})"
     return graph, what, notes
 
@@ -122,9 +121,7 @@ def _to_edges(source: FileContent) -> tuple[str, bytes, list[str]]:
             name for _, _, data in graph.edges(data=True) for name in data if name not in ("source", "target")
         )
     )
-    alone = sum(not graph.degree(node) for node in graph)
-    if alone:
-        notes.append(left_out(alone, "node") + " without an edge")
+    notes += left_out(sum(not graph.degree(node) for node in graph), "node", " without an edge")
     if any(data for _, data in graph.nodes(data=True)):
         notes.append("left out what is known of nodes: .graphml and .json keep it")
     rows = ([a, b, *(data.get(name, "") for name in names)] for a, b, data in graph.edges(data=True))

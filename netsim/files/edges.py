@@ -11,7 +11,7 @@ import numpy as np
 
 from netsim.errors import BadInput, one_line
 from netsim.files.matrices import of_matrix
-from netsim.files.parsed_graph import FORMS, Graph, ParsedGraph, left_out, refuse
+from netsim.files.parsed_graph import FORMS, Graph, ParsedGraph, parallel_edges, refuse
 
 __all__ = ["of_adjacency", "of_table"]
 
@@ -123,7 +123,6 @@ def _matrix_of(where: str, rows: list[Row], delimiter: str) -> ParsedGraph | Non
     if any(cell is None for cells in numbers for cell in cells):
         return None
     array = np.array(numbers, dtype=np.float64)
-    form = "a matrix"
     if labels is None or above:
         hollow, mirrored = not array.diagonal().any(), bool((array == array.T).all())
         flags = bool(np.isin(array, (0, 1)).all())
@@ -142,7 +141,7 @@ def _matrix_of(where: str, rows: list[Row], delimiter: str) -> ParsedGraph | Non
             likely, labels = (mirrored and hollow) or flags, None
         if not likely:
             return None
-    return of_matrix(form, where, array, labels)
+    return of_matrix(where, array, labels)
 
 
 def _only_named(first: list[str], others: list[list[str]], delimiter: str) -> bool:
@@ -180,8 +179,6 @@ def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int,
     else:
         _check_plain(where, rows, delimiter)
     graph: Graph = nx.Graph()
-    seen: set[tuple[str, str]] = set()
-    parallel = 0
     for name, at in [("weight", weight), *named]:
         _check_numbers(where, rows, name, at, delimiter)
     for line, cells in rows:
@@ -193,11 +190,9 @@ def _of_edges(where: str, rows: list[Row], delimiter: str, attributes: dict[int,
         if "weight" not in more and 0 <= weight < len(cells):
             value = _number(cells[weight], delimiter)
             more |= {} if value is None else {"weight": value}
-        parallel += (a, b) in seen
-        seen.add((a, b))
         if not graph.has_edge(a, b):
             graph.add_edge(a, b, **more)
-    return ParsedGraph("a list of edges", graph, [left_out(parallel, "parallel edge")] if parallel else [])
+    return ParsedGraph("a list of edges", graph, parallel_edges((cells[source], cells[target]) for _, cells in rows))
 
 
 def _check_numbers(where: str, rows: list[Row], name: str, at: int, delimiter: str) -> None:
@@ -257,18 +252,15 @@ def of_adjacency(where: str, text: str) -> ParsedGraph:
     several = _several_lines(where, lines)
     if several is not None:
         return several
-    seen: set[tuple[str, str]] = set()
-    parallel = 0
+    edges: list[tuple[str, str]] = []
     for line, content in lines:
         node, *neighbors = content.split()
         if "{" in content or "," in content:
             raise refuse(where, "a node and its neighbours, with blanks between them", line)
         graph.add_node(node)
-        for other in neighbors:
-            parallel += (node, other) in seen
-            seen.add((node, other))
-            graph.add_edge(node, other)
-    return ParsedGraph("an adjacency list", nx.Graph(graph), [left_out(parallel, "parallel edge")] if parallel else [])
+        graph.add_edges_from((node, other) for other in neighbors)
+        edges += [(node, other) for other in neighbors]
+    return ParsedGraph("an adjacency list", nx.Graph(graph), parallel_edges(edges))
 
 
 def _several_lines(where: str, lines: list[tuple[int, str]]) -> ParsedGraph | None:

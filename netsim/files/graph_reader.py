@@ -21,7 +21,7 @@ from netsim.files import rocketfuel, sndlib
 from netsim.files.content import FileContent
 from netsim.files.edges import of_adjacency, of_table
 from netsim.files.matrices import of_matrix_market, of_npy, of_npz
-from netsim.files.parsed_graph import FORMS, Graph, ParsedGraph, check_fits, left_out, unequal_weights
+from netsim.files.parsed_graph import FORMS, Graph, ParsedGraph, check_fits, left_out, parallel_edges, unequal_weights
 
 __all__ = ["read_graph"]
 
@@ -226,15 +226,13 @@ def _simple(found: ParsedGraph) -> ParsedGraph:
     graph = found.graph
     if graph.is_multigraph():
         ends: Iterable[Any] = graph.edges()
-        pairs = [(a, b) if graph.is_directed() else frozenset((a, b)) for a, b in ends]
-        parallel = len(pairs) - len(set(pairs))
-        found.notes += [left_out(parallel, "parallel edge")] if parallel else []
+        found.notes += parallel_edges((a, b) if graph.is_directed() else frozenset((a, b)) for a, b in ends)
     elif graph.is_directed():
         edges: Any = graph.edges(data="weight")
         found.notes += unequal_weights([(a, b, weight) for a, b, weight in edges if a != b])
     simple: Graph = nx.Graph(graph)
     loops = list(nx.selfloop_edges(simple))
     simple.remove_edges_from(loops)
-    found.notes += [left_out(len(loops), "edge") + " from a node to itself"] if loops else []
+    found.notes += left_out(len(loops), "edge", " from a node to itself")
     found.graph = simple
     return found

@@ -48,7 +48,7 @@ def of_npy(where: str, data: bytes) -> ParsedGraph:
         shape, _, kind = read(file)
         if not kind.hasobject and math.prod(shape) * kind.itemsize > len(data) - file.tell():
             raise BadInput(f"{where}: must have the {math.prod(shape):,} numbers of its shape; it is cut short")
-    return of_matrix("a matrix", where, np.load(io.BytesIO(data), allow_pickle=False))
+    return of_matrix(where, np.load(io.BytesIO(data), allow_pickle=False))
 
 
 def of_npz(where: str, data: bytes) -> ParsedGraph:
@@ -66,7 +66,7 @@ def of_npz(where: str, data: bytes) -> ParsedGraph:
             return _of_sparse(where, load_npz(io.BytesIO(data)))
         if len(names) != 1:
             raise BadInput(f"{where}: must hold one matrix; it holds {', '.join(names[:6]) or 'nothing'}")
-        return of_matrix("a matrix", where, file[names[0]])
+        return of_matrix(where, file[names[0]])
 
 
 def _check_shape(where: str, shape: Sequence[int]) -> None:
@@ -79,13 +79,13 @@ def _of_sparse(where: str, matrix: Any) -> ParsedGraph:
     from scipy.sparse import coo_array
 
     if not hasattr(matrix, "tocoo"):
-        return of_matrix("a matrix", where, matrix)
+        return of_matrix(where, matrix)
     found = coo_array(matrix)
     found.sum_duplicates()
     return _of_entries(where, int(found.shape[0]), found.row, found.col, found.data)
 
 
-def of_matrix(form: str, where: str, matrix: Any, labels: Sequence[str] | None = None) -> ParsedGraph:
+def of_matrix(where: str, matrix: Any, labels: Sequence[str] | None = None) -> ParsedGraph:
     """Return the graph of a square matrix, with an edge for each nonzero element."""
     array = np.asarray(matrix)
     _check_shape(where, array.shape)

@@ -81,7 +81,7 @@ def read_table(source: FileContent) -> Motes:
 
 def is_iotlab(content: Any) -> bool:
     """Return whether parsed JSON is a list of nodes of IoT-LAB."""
-    return _first_with_address(_listed(content)) is not None
+    return any(isinstance(node, Mapping) and _ADDRESS in node for node in _listed(content))
 
 
 def _listed(content: Any) -> list[Any]:
@@ -92,10 +92,6 @@ def _listed(content: Any) -> list[Any]:
         return []
     by_site = [each["nodes"] for each in content if isinstance(each, Mapping) and isinstance(each.get("nodes"), list)]
     return [node for nodes in by_site for node in nodes] if by_site else content
-
-
-def _first_with_address(nodes: Sequence[Any]) -> Any:
-    return next((node for node in nodes if isinstance(node, Mapping) and _ADDRESS in node), None)
 
 
 def of_iotlab(source: FileContent) -> Motes:
@@ -123,7 +119,7 @@ def _of_nodes(source: FileContent, nodes: Sequence[Any]) -> Motes:
         found[name] = {"position": tuple(each or 0.0 for each in place), "role": role, "roaming": moves}
     if not found:
         raise source.refuse("a list of nodes with x and y; none has")
-    return Motes("IoT-LAB", found, [left_out(nowhere, "node") + " without a place"] if nowhere else [])
+    return Motes("IoT-LAB", found, left_out(nowhere, "node", " without a place"))
 
 
 def _coordinate(value: Any) -> float | None:

@@ -1,6 +1,6 @@
 """A graph read from a file, and functions for errors and notes that all readers of graphs use."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -9,7 +9,7 @@ import networkx as nx
 from netsim.errors import BadInput
 from netsim.util import check
 
-__all__ = ["FORMS", "Graph", "ParsedGraph", "check_fits", "left_out", "refuse", "unequal_weights"]
+__all__ = ["FORMS", "Graph", "ParsedGraph", "check_fits", "left_out", "parallel_edges", "refuse", "unequal_weights"]
 
 FORMS = (
     "GraphML, GEXF, GML, node-link JSON, SNDlib, Rocketfuel, Pajek, LEDA, graph6, sparse6, a list of edges, an "
@@ -52,6 +52,12 @@ def unequal_weights(edges: Iterable[tuple[Any, Any, Any]]) -> list[str]:
     return [f"left out the first of two weights of {count:,} edge{'' if count == 1 else 's'}"] if count else []
 
 
-def left_out(count: int, what: str) -> str:
-    """Return a note that ``count`` parts of the file, each a ``what``, were left out."""
-    return f"left out {count:,} {what}{'' if count == 1 else 's'}"
+def left_out(count: int, what: str, which: str = "") -> list[str]:
+    """Return a note that ``count`` parts of the file, each a ``what``, were left out; [] if there are none."""
+    return [f"left out {count:,} {what}{'' if count == 1 else 's'}{which}"] if count else []
+
+
+def parallel_edges(ends: Iterable[Hashable]) -> list[str]:
+    """Return a note on the number of edges, given by their ends, that repeat another edge; [] if there are none."""
+    several = list(ends)
+    return left_out(len(several) - len(set(several)), "parallel edge")

@@ -11,7 +11,7 @@ from typing import Any
 import networkx as nx
 
 from netsim.files.content import FileContent
-from netsim.files.parsed_graph import ParsedGraph, left_out
+from netsim.files.parsed_graph import ParsedGraph, left_out, parallel_edges
 
 __all__ = ["is_map", "is_weights", "of_map", "of_weights"]
 
@@ -52,7 +52,7 @@ def of_map(source: FileContent) -> ParsedGraph:
     # A router that has no line in the file is outside the map, so leave out links to it.
     graph.add_edges_from((a, b) for a, b in ends if b in graph)
     outside += sum(b not in graph for _, b in ends)
-    return ParsedGraph("Rocketfuel's map", graph, [left_out(outside, "link") + " out of the map"] if outside else [])
+    return ParsedGraph("Rocketfuel's map", graph, left_out(outside, "link", " out of the map"))
 
 
 def is_weights(source: FileContent) -> bool:
@@ -69,8 +69,7 @@ def of_weights(source: FileContent) -> ParsedGraph:
     """
     is_latency = "latenc" in source.path.name.lower()
     graph: nx.Graph[Any] = nx.Graph()
-    seen: set[tuple[str, str]] = set()
-    parallel = 0
+    ends: list[tuple[str, str]] = []
     for line, text in source.lines():
         cells = text.split()
         if len(cells) != 3:
@@ -78,9 +77,8 @@ def of_weights(source: FileContent) -> ParsedGraph:
         a, b, value = cells[0], cells[1], source.number(cells[2], "third column", line)
         if value < 0:
             raise source.refuse(f"two routers and a number >= 0; it is {cells[2]}", line)
-        parallel += (a, b) in seen
-        seen.add((a, b))
+        ends.append((a, b))
         if not graph.has_edge(a, b):
             graph.add_edge(a, b, **({"latency": value / 1000} if is_latency else {"weight": value}))
     notes = ["latencies are milliseconds"] if is_latency else ["numbers are weights: the name says no latencies"]
-    return ParsedGraph("Rocketfuel", graph, notes + ([left_out(parallel, "parallel edge")] if parallel else []))
+    return ParsedGraph("Rocketfuel", graph, notes + parallel_edges(ends))

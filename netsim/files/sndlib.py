@@ -48,7 +48,7 @@ def of_native(source: FileContent) -> ParsedGraph:
         elif section == "LINKS":
             _add_link(source, graph, line, text)
         demands += section == "DEMANDS" and not begins
-    return ParsedGraph("SNDlib", graph, [left_out(demands, "demand")] if demands else [])
+    return ParsedGraph("SNDlib", graph, left_out(demands, "demand"))
 
 
 def _add_node(source: FileContent, graph: "nx.MultiGraph[Any]", line: int, text: str) -> None:
@@ -103,9 +103,7 @@ def of_xml(source: FileContent) -> ParsedGraph:
         drawn += x is not None and not is_geographical
     for link in links.findall("link"):
         _add_xml_link(source, graph, link)
-    demands = len(root.findall("demands/demand"))
-    notes = [left_out(demands, "demand")] if demands else []
-    notes += [left_out(drawn, "place") + " in a drawing"] if drawn else []
+    notes = left_out(len(root.findall("demands/demand")), "demand") + left_out(drawn, "place", " in a drawing")
     return ParsedGraph("SNDlib's XML", graph, notes)
 
 

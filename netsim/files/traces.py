@@ -276,8 +276,5 @@ def _of_fcd(source: FileContent) -> Ways:
         notes.append(f"{left:,} of {len(ways):,} leave before the end, and stay where they were last")
     legs = [leg for name, way in ways.items() for leg in legs_of(name, way)]
     # Leave out the legs of a waiting vehicle, whose position does not change.
-    return Ways("SUMO", legs[:1] + [leg for before, leg in itertools.pairwise(legs) if _is_news(before, leg)], notes)
-
-
-def _is_news(before: Leg, leg: Leg) -> bool:
-    return before.node != leg.node or before.to != leg.to
+    kept = [leg for before, leg in itertools.pairwise(legs) if (leg.node, leg.to) != (before.node, before.to)]
+    return Ways("SUMO", legs[:1] + kept, notes)

@@ -65,15 +65,8 @@ class RunView:
 
     # --- in the run's thread ------------------------------------------------------------------------------------------
 
-    def look(self, scene: RunMetadata) -> None:
-        """Read the events since the last call."""
-        self._look(scene, running=True, why="")
-
-    def end(self, scene: RunMetadata, error: NetsimError | None) -> None:
-        """Read the remaining events at the end of the run."""
-        self._look(scene, running=False, why="" if error is None else one_line(error))
-
-    def _look(self, scene: RunMetadata, running: bool, why: str) -> None:
+    def look(self, scene: RunMetadata, *, running: bool = True, why: str = "") -> None:
+        """Read the events since the last call; ``why`` is the error that ended the run, if it is not ``running``."""
         if not self._snapshot["running"]:
             return
         try:
@@ -93,6 +86,10 @@ class RunView:
             why = f"it cannot be shown any further: {type(error).__name__}: {one_line(error)}"
             with self._lock:
                 self._snapshot = self._snapshot | {"running": False, "why": why}
+
+    def end(self, scene: RunMetadata, error: NetsimError | None) -> None:
+        """Read the remaining events at the end of the run."""
+        self.look(scene, running=False, why="" if error is None else one_line(error))
 
     def _snapshot_of(self, scene: RunMetadata) -> dict[str, Any]:
         """Return the run's current metadata, without frames, rows and states."""

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
@@ -121,11 +122,8 @@ def page_of(meta: Mapping[str, Any], packed: object, *, asks: bool = False, styl
         "uplot": _file("uplot/uPlot.iife.min.js"),
         "script": program_of(_SCRIPTS) + "\n" + script,
     }
-    page = _file("page.html")
-    # Split the page at all placeholders first, because a part that is filled in may contain text like a placeholder.
-    pieces = page.split("{{")
-    filled = [part.partition("}}") for part in pieces[1:]]
-    return pieces[0] + "".join(parts[name.strip()] + rest for name, _, rest in filled)
+    # Fill in all placeholders at once, because a part that is filled in may contain text like a placeholder.
+    return re.sub(r"{{(\w+)}}", lambda found: parts[found[1]], _file("page.html"))
 
 
 def _checked(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -151,8 +149,7 @@ def _checked(meta: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> di
 
 def tokens() -> dict[str, Any]:
     """Return the colours, dashes and shapes of pages and pictures, from page/tokens.json."""
-    found: dict[str, Any] = json.loads(_file("tokens.json"))
-    return found
+    return dict(json.loads(_file("tokens.json")))
 
 
 def _themes(themes: Mapping[str, Mapping[str, str]]) -> str:

@@ -87,8 +87,7 @@ class Wanted:
     def __post_init__(self) -> None:
         if self.view is not None:
             check.put(self, view="spacetime" if self.view == "sequence" else check.one_of("view", self.view, VIEWS))
-        if self.theme is not None:
-            check.one_of("theme", self.theme, ("light", "dark"))
+        check.fields(self, check.one_of, "theme", optional=True, allowed=("light", "dark"))
         for name, field in (("from", "begin"), ("to", "end")):
             if (value := getattr(self, field)) is not None:
                 check.put(self, **{field: check.finite(name, value, low=0.0)})

@@ -779,10 +779,10 @@ def compare_them(
 # --- deploy -----------------------------------------------------------------------------------------------------------
 
 
-def _process_flags() -> list[click.Option]:
-    from netsim.distributed.transport import TRANSPORTS
+def _deploy_command(definition: StudyDefinition) -> click.Command:
+    from netsim.distributed.transport import TRANSPORTS, transport_of
 
-    return [
+    flags = [
         _flag("--processes", int, "Number of processes on this machine."),
         _flag("--nodes", str, "Instead: a TOML file with a table [hosts.NAME] of each process's address, and agents."),
         _flag("--transport", str, f"{', or '.join(TRANSPORTS)}.", "udp"),
@@ -791,10 +791,6 @@ def _process_flags() -> list[click.Option]:
         _flag("--patience", float, "Real seconds to wait for other processes.", 60.0),
         _flag("--silence", float, "Real seconds after which a silent process is dead.", 5.0),
     ]
-
-
-def _deploy_command(definition: StudyDefinition) -> click.Command:
-    flags = _process_flags()
     taken = {each.name for each in flags}
     for parameter in definition.parameters:
         if parameter.name in taken:
@@ -811,7 +807,6 @@ def _deploy_command(definition: StudyDefinition) -> click.Command:
         tables: str,
         **given: Any,
     ) -> None:
-        from netsim.distributed.transport import TRANSPORTS, transport_of
         from netsim.studies.deploy.deploy import deploy
         from netsim.studies.deploy.plan import Connection, Plan, hosts_in, local_hosts
         from netsim.studies.formats import Formats

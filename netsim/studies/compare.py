@@ -355,7 +355,9 @@ def draw(
         # A target's column (COLUMN@TARGET) and columns of tables have one value per run.
         whole = results.compare(*found["folder"].unique(), rounds=True) if "@" not in metric else found
         if metric in whole and whole is not found:
-            rows, against = _same_runs(whole, found, differing), ROUND
+            # Take only the runs that are in ``found``, which may be `filtered`.
+            runs = found[["folder", *differing, "algorithm"]].drop_duplicates()
+            rows, against = whole.merge(runs), ROUND
         elif against is None:
             against = next((name for name in possible if name != "study"), "algorithm")
         else:
@@ -381,12 +383,6 @@ def draw(
             return write_figure(path, figure)
     except OSError as error:
         raise NetsimError(f"out = {out!r}: could not be written ({error.strerror or one_line(error)})") from None
-
-
-def _same_runs(rounds: "pd.DataFrame", found: "pd.DataFrame", settings: Sequence[str]) -> "pd.DataFrame":
-    """Return the rounds of the runs that are in a `table`, which may be `filtered`."""
-    keys = ["folder", *settings, "algorithm"]
-    return rounds.merge(found[keys].drop_duplicates())
 
 
 def _facets(rows: "pd.DataFrame", by: Sequence[str]) -> str | None:

@@ -92,12 +92,9 @@ def write(study: "Study", folder: Path, *, report: bool = False) -> dict[str, st
     put(f"ledger.{kind}", lambda path: write_table(path, study.ledger))
     for name, run in study.runs.items() if study.keeps_trace else ():
         put(trace_name(name), run.trace.save)
-    if (states := study.states) is not None:
-        put(f"states.{kind}", partial(write_table, table=states))
-    if (remarks := study.remarks) is not None:
-        put(f"notes.{kind}", partial(write_table, table=remarks))
-    for name, table in study.tables.items():
-        put(f"{name}.{kind}", partial(write_table, table=table))
+    for name, table in {"states": study.states, "notes": study.remarks, **study.tables}.items():
+        if table is not None:
+            put(f"{name}.{kind}", partial(write_table, table=table))
     if study.formats.figures:
         fit_to_page(_drawn(study))
     for name, ending in itertools.product(study.figures, study.formats.figures):

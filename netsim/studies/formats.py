@@ -51,8 +51,7 @@ class Formats:
 
 
 def _names(figures: str) -> tuple[str, ...]:
-    if not isinstance(figures, str):
-        raise check.refuse("figures", figures, f"formats with commas between: {', '.join(FIGURES)}")
+    check.instance("figures", figures, str, f"formats with commas between: {', '.join(FIGURES)}")
     return tuple(dict.fromkeys(check.one_of("figures", name.strip(), FIGURES) for name in figures.split(",")))
 
 

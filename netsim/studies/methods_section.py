@@ -90,12 +90,16 @@ class _Found:
         self.settings = [run["settings"] for run in runs]
         self.summaries = [run["summary"] for run in runs]
         self.parameters = _together(each["parameters"] for each in self.settings)
+        # The names of the methods that come from the user's files.
+        files = [str(each) for each in self.parameters.get("method", []) if each is not None]
+        self.own_methods = {Path(name.strip()).stem for each in files for name in each.split(",")}
 
     def sentences(self, papers: Sequence[str]) -> Iterator[str]:
         """Yield the sentences; a reference is the index of its paper in ``papers``."""
         yield self._what()
         yield from self._seeds()
-        yield self._algorithms(papers)
+        algorithms = [name for each in self.summaries for name in each["algorithms"]]
+        yield self._parts("Algorithm", "methods", algorithms, papers)
         yield from self._tuning()
         yield from self._files()
         yield self._parameters()
@@ -147,11 +151,6 @@ class _Found:
             what = f" of {follows}" if name == "seed" else ""
             yield f"{'Each setting' if self._several() else 'It'} ran with {with_which}{what}."
 
-    def _algorithms(self, papers: Sequence[str]) -> str:
-        return self._parts(
-            "Algorithm", "methods", [name for each in self.summaries for name in each["algorithms"]], papers
-        )
-
     def _parts(self, title: str, kind: str, several: Iterable[str], papers: Sequence[str] = ()) -> str:
         """Return a sentence on parts of a kind ("methods"), with their classes, parameters and references."""
         names = dict.fromkeys(several)
@@ -161,7 +160,7 @@ class _Found:
             inside = self._values(kind, name)
             references = "".join(f" ⟦{papers.index(each)}⟧" for each in dict.fromkeys(cited.get(name, [])))
             # A user's class cites the paper of its base class.
-            after = " after" if references and name in self._own_methods() else ""
+            after = " after" if references and name in self.own_methods else ""
             parts.append(f"{name}{f' ({inside})' if inside and name else inside}{after}{references}")
         return f"{title}{'s' if len(parts) > 1 else ''}: {'; '.join(parts)}."
 
@@ -224,11 +223,6 @@ class _Found:
                 f"{_listed(searched) or 'ranges that were not recorded'}, on {_listed_seeds(first['seeds'])}{on}"
                 f"{file}.{spent}"
             )
-
-    def _own_methods(self) -> set[str]:
-        """Return the names of the methods that come from the user's files."""
-        files = [str(each) for each in self.parameters.get("method", []) if each is not None]
-        return {Path(name.strip()).stem for each in files for name in each.split(",")}
 
     def _files(self) -> Iterator[str]:
         data = [str(each) for each in self.parameters.get("data", []) if each is not None]
@@ -325,6 +319,7 @@ class OfExperiment(_Found):
             for condition in about["conditions"]
         ]
         self.parameters = _together(each["parameters"] for each in about["conditions"])
+        self.own_methods = set(about["own"])
 
     def sentences(self, papers: Sequence[str]) -> Iterator[str]:
         """Yield the sentences; a reference is the index of its paper in ``papers``."""
@@ -386,9 +381,6 @@ class OfExperiment(_Found):
         texts = self.about["seeds"]
         plain = [int(each.removeprefix("seed ")) for each in texts if "," not in each]
         return _ranges(plain) if len(plain) == len(texts) else "; ".join(texts)
-
-    def _own_methods(self) -> set[str]:
-        return set(self.about["own"])
 
     def outcomes(self) -> Iterator[str]:
         """Yield sentences on the number of runs with each outcome, the groups with dead runs, and the rule applied."""

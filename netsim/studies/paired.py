@@ -191,23 +191,14 @@ def least_p(count: int, test: str) -> float:
     return 0.0 if count > 1 else math.nan
 
 
-def paired_text(
-    table: "pd.DataFrame",
-    reference: str,
-    *,
-    over: str = "seed",
-    test: str = "t",
-    share: float = SHARE,
-    compared: int | None = None,
-) -> str:
+def paired_text(table: "pd.DataFrame", reference: str, *, over: str, test: str, share: float, compared: int) -> str:
     """Return a caption for a table of `paired`: interval, pairs, correction, and whether significance is possible.
 
-    ``compared`` is the number of distinct comparisons, if some rows compare the same runs.
+    ``compared`` is the number of distinct comparisons, because rows may compare the same runs.
     """
     of = {"t": "mean difference", "wilcoxon": "pseudomedian difference", "ratio": "geometric mean ratio"}[test]
     needed = fewest("median" if test == "wilcoxon" else "mean", share)
     interval = kind_text(table["count"], of, TESTS[test], needed, share, " pairs")
-    compared = int(table["p"].notna().sum()) if compared is None else compared
     corrected = f"p two-sided, p_holm corrected for {compared} comparison{'s' if compared != 1 else ''} (Holm)"
     what = "ratio to" if test == "ratio" else "difference from"
     parts = [f"{what} {reference}, {over_text(over)} by {over_text(over)}", interval, corrected]
@@ -244,9 +235,8 @@ def _holm_once(p: NDArray[np.float64], same: Sequence[bytes | None]) -> tuple[ND
     firsts: dict[Any, int] = {}
     place = [firsts.setdefault(number if key is None else key, number) for number, key in enumerate(same)]
     once = np.full(len(p), math.nan)
-    for number in set(place):
-        once[number] = p[number]
-    return holm(once)[place] if len(p) else once, int(np.count_nonzero(~np.isnan(once)))
+    once[place] = p[place]
+    return holm(once)[place], int(np.count_nonzero(~np.isnan(once)))
 
 
 def holm(p: ArrayLike) -> NDArray[np.float64]:

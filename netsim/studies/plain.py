@@ -8,8 +8,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -35,23 +34,17 @@ class _Runs(BaseException):
     """Raised when a script runs a network, to stop it before the run."""
 
 
-@contextmanager
-def _stopping() -> Iterator[None]:
+def execute_up_to_a_run(file: str, module: ModuleType) -> tuple[str, bool]:
+    """Execute a file as a module, up to its first run of a network.
+
+    Return the file's SHA-256, and whether it runs a network.
+    """
     from netsim.network import played_by
 
     def stop(network: "Network", settings: "Settings", result: "Run") -> "Run":
         raise _Runs
 
     with played_by(stop):
-        yield
-
-
-def execute_up_to_a_run(file: str, module: ModuleType) -> tuple[str, bool]:
-    """Execute a file as a module, up to its first run of a network.
-
-    Return the file's SHA-256, and whether it runs a network.
-    """
-    with _stopping():
         try:
             return script.execute("study", file, module), False
         except _Runs:

@@ -14,7 +14,7 @@ import socket
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
@@ -33,7 +33,7 @@ _WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}
 _held: set[Path] = set()
 
 
-class Reservation:
+class Reservation(AbstractContextManager["Reservation"]):
     """The place of one run folder, held until `close`; a context manager, made by `reserve` and `reserve_next`.
 
     The run folder will be ``folder``, with links resolved; ``shown`` is its path as the user gave it. Its files are
@@ -68,9 +68,6 @@ class Reservation:
     def close(self) -> None:
         """Release the place, and remove unpublished files."""
         self.undone.close()
-
-    def __enter__(self) -> "Reservation":
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -301,19 +298,13 @@ def _clear(room: Path, stem: str) -> None:
     """Remove a run's parts, and the files that the run had already moved into place."""
     parts = room / (stem + PARTS)
     if not stem:
-        for name, digest in _planned(parts).items():
-            path = room / name
-            with suppress(OSError, ValueError):
-                if not os.path.lexists(parts / name) and path.is_file() and digest_of(path) == digest:
-                    path.unlink()
+        # SHA256SUMS in the parts lists the files that the run was about to publish.
+        with suppress(OSError, ValueError):
+            for name, digest in read_sums(parts).items():
+                path = room / name
+                with suppress(OSError, ValueError):
+                    if not os.path.lexists(parts / name) and path.is_file() and digest_of(path) == digest:
+                        path.unlink()
     shutil.rmtree(parts, ignore_errors=True)
     # rmtree fails for an unreadable folder, which can be removed if it is empty.
     _remove_empty(parts)
-
-
-def _planned(parts: Path) -> dict[str, str]:
-    """Return the names and digests of the files that a run was about to publish, from SHA256SUMS in its parts."""
-    try:
-        return read_sums(parts)
-    except (OSError, ValueError):
-        return {}

@@ -104,8 +104,7 @@ def load(folder: str | Path, *, rounds: bool = False, reach: str | None = None) 
         _beside({} if run.point is None else {"point": run.point, **run.given}, run.rows)
         for run in _runs(folder, rounds, reach=reach)
     ]
-    whole: pd.DataFrame = pd.concat(parts, ignore_index=True)
-    return whole
+    return pd.concat(parts, ignore_index=True)
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,8 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
     path = Path(folder)
     places: list[tuple[str | None, Mapping[str, Any], Path]] = [(None, {}, path)]
     twins: Mapping[str, Sequence[Point]] = {}
-    if (path / "sweep.json").is_file():
+    is_sweep = (path / "sweep.json").is_file()
+    if is_sweep:
         places, twins = [*read_points(path)], read_sweep(path).grid.twins()
     if not places:
         raise BadInput(f"folder = {str(folder)!r}: must have a point that is done")
@@ -150,7 +150,7 @@ def _runs(folder: str | Path, rounds: bool, table: str | None = None, reach: str
         found.append(_Run(rows, place, name, given))
         # Combinations that are the same run share its results: give each combination its rows.
         found += [_Run(rows.copy(), place, each.name, each.settings) for each in twins.get(name or "", ())]
-    return [*found, *_failed(path, found)] if tables is None else found
+    return [*found, *_failed(path, found)] if is_sweep and tables is None else found
 
 
 def _with_outcomes(
@@ -184,8 +184,6 @@ def _failed(folder: Path, done: Sequence[_Run]) -> list[_Run]:
     """
     import pandas as pd
 
-    if not (folder / "sweep.json").is_file():
-        return []
     known: dict[str, dict[str, None]] = {}
     for run in done:
         known.setdefault(_condition(run.given), {}).update(dict.fromkeys(map(str, run.rows["algorithm"])))

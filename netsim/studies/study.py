@@ -86,6 +86,10 @@ class Study:
         nothing.
     runs : dict
         Each `Run` by the name of its algorithm.
+    keeps_trace : bool
+        Whether the event logs of the study's runs are kept.
+    reporter : Reporter
+        The reporter of progress, tables and notes, for a study that runs other studies.
     origin : dict
         Provenance recorded in settings.json: ``command``, ``file_sha256`` (the study's file), ``source_sha256``
         (netsim), ``files_sha256`` (files read), ``methods`` (each method's class and parameters) and ``papers`` (what
@@ -149,8 +153,8 @@ class Study:
         self._rounds: tuple[Any, dict[str, pd.DataFrame], pd.DataFrame] | None = None
         self._computed: dict[str, Callable[[pd.DataFrame], Any]] = {}
         self._columns = (*COLUMNS, *columns)
-        self._trace = trace
-        self._reporter = reporter or Reporter(quiet=True)
+        self.keeps_trace = trace
+        self.reporter = reporter or Reporter(quiet=True)
 
     # --- API for studies --------------------------------------------------------------------------------------------
 
@@ -182,12 +186,12 @@ class Study:
             self.begin()
         if papers := _papers_of(agents):
             self.origin.setdefault("papers", {})[algorithm] = papers
-        how: dict[str, Any] = {"until": until, "sample": sample, "every": self.every, "trace": self._trace}
+        how: dict[str, Any] = {"until": until, "sample": sample, "every": self.every, "trace": self.keeps_trace}
         unit = "round " if sample is None else "sample "
-        with self._reporter.progress(algorithm, rounds, unit) as progress, ExitStack() as after:
+        with self.reporter.progress(algorithm, rounds, unit) as progress, ExitStack() as after:
             try:
                 network.watch(None)
-                if watch is not None and (self._trace or self.session):
+                if watch is not None and (self.keeps_trace or self.session):
                     network.watch(watch)
                 # If rounds wait for computing agents, their duration is unknown before the run.
                 length = None if network.compute and not sample else rounds * (sample or network.round_period)
@@ -212,9 +216,9 @@ class Study:
             if not self.runs:
                 self.begin()
             viewer = settings.viewer or self._viewer(name, settings.until)
-            settings = dataclasses.replace(settings, trace=settings.trace or self._trace, viewer=viewer)
+            settings = dataclasses.replace(settings, trace=settings.trace or self.keeps_trace, viewer=viewer)
             try:
-                with self._reporter.counter(name, "rounds" if settings.sample is None else "samples") as count:
+                with self.reporter.counter(name, "rounds" if settings.sample is None else "samples") as count:
                     result.report_to(count)
                     run = network.play(settings, result) if before is None else before(network, settings, result)
             except BaseException as error:
@@ -241,14 +245,14 @@ class Study:
 
     def progress(self, label: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
         """Return a context manager yielding a function to be called with the number done, out of ``total``."""
-        return self._reporter.progress(label, total)
+        return self.reporter.progress(label, total)
 
     def note(self, *texts: str) -> None:
         """Store and print notes for readers of the results, each text once."""
         for text in map(str, texts):
             if text not in self.notes:
                 self.notes.append(text)
-                self._reporter.line(text)
+                self.reporter.line(text)
 
     def ask(self, question: str) -> None:
         """State the study's question in one sentence, which heads report.html and the replay.
@@ -279,7 +283,7 @@ class Study:
             number.
         """
         self.answered, self.condition = filled(text, fields, condition)
-        self._reporter.line(" ".join(filter(None, (self.answered, self.condition))))
+        self.reporter.line(" ".join(filter(None, (self.answered, self.condition))))
 
     def record(self, *chosen: Any, **more: Any) -> None:
         """Add the values chosen for unset parameters to the settings, from dataclass fields and keyword arguments."""
@@ -312,9 +316,9 @@ class Study:
         self.tables[name] = frame
         self.titles[name] = title
         if len(frame) > _MOST_ROWS and len(self.titles) > 1:
-            self._reporter.line(f"{title}: {len(frame):,} rows, in {name}.{self.formats.tables}")
+            self.reporter.line(f"{title}: {len(frame):,} rows, in {name}.{self.formats.tables}")
         else:
-            self._reporter.table(title, frame)
+            self.reporter.table(title, frame)
 
     def figure(
         self, name: str, figure: "Figure | Callable[[], Figure]", caption: str = "", *, hero: bool = False
@@ -361,11 +365,6 @@ class Study:
 
         return {name: value for name in SEEDS if (value := self.settings.get(name)) is not None}
 
-    @property
-    def reporter(self) -> Reporter:
-        """The reporter of progress, tables and notes, for a study that runs other studies."""
-        return self._reporter
-
     def cut_short(self, error: BaseException, why: str) -> None:
         """Mark the study partial because an error ended it; an interrupted run is stored with its results so far."""
         cut = None
@@ -407,13 +406,13 @@ class Study:
     @property
     def states(self) -> "pd.DataFrame | None":
         """The watched states of each algorithm's agents (see `Run.states`); None if none were watched."""
-        watches = {name: run.watch for name, run in self.runs.items() if self._trace and run.watch is not None}
+        watches = {name: run.watch for name, run in self.runs.items() if self.keeps_trace and run.watch is not None}
         return _concatenated({name: watch.table() for name, watch in watches.items()}) if watches else None
 
     @property
     def remarks(self) -> "pd.DataFrame | None":
         """The notes of each algorithm's agents (see `Run.notes`); None if there are no notes or no trace."""
-        found = {name: run.notes for name, run in self.runs.items() if self._trace}
+        found = {name: run.notes for name, run in self.runs.items() if self.keeps_trace}
         return _concatenated(found) if any(len(each) for each in found.values()) else None
 
     @property
@@ -456,11 +455,6 @@ class Study:
         }
 
     # --- the run folder -----------------------------------------------------------------------------------------------
-
-    @property
-    def keeps_trace(self) -> bool:
-        """Whether the event logs of the study's runs are kept."""
-        return self._trace
 
     def save(self, folder: str | Path | Reservation, *, figures: str | None = None, tables: str | None = None) -> Path:
         """Write the run folder, which must be new or empty, and return it.

@@ -145,10 +145,11 @@ class Recorded:
         """Read a complete run folder with its traces, so that a damaged trace is reported before the repetition."""
         found = load(path) if found is None else found
         tables = [name for name in found["files"] if Path(name).suffix in (".csv", ".parquet")]
+        tables.sort(key=lambda name: (Path(name).stem != "rounds", Path(name).stem != "ledger", name))
         # Keep the order of the algorithms' runs.
         names = [trace_name(name) for name in found["summary"]["algorithms"]]
         traces = {name: Trace.load(path / name) for name in names if name in found["files"]}
-        return cls(path, found["settings"], found["summary"], sorted(tables, key=_order), traces)
+        return cls(path, found["settings"], found["summary"], tables, traces)
 
     @property
     def format(self) -> str:
@@ -215,11 +216,6 @@ def _event_made_again(definition: StudyDefinition, parameters: Mapping[str, Any]
         return first_event(Recorded.of(then).traces, now, ("recorded", "now"))
 
 
-def _order(name: str) -> tuple[bool, bool, str]:
-    stem = Path(name).stem
-    return stem != "rounds", stem != "ledger", name
-
-
 def _as_it_was(what: str, settings: Mapping[str, Any]) -> StudyDefinition:
     """Return a run folder's study; raises BadInput, beginning with ``what``, if a file that it read has changed."""
     with check.naming(f"{what}; "):
@@ -242,13 +238,11 @@ def _source(settings: Mapping[str, Any], definition: StudyDefinition) -> Iterato
 def parameters_of(what: str, definition: StudyDefinition, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return recorded parameters in the study's types; raises BadInput, beginning with ``what``, for others."""
     known = {each.name: each for each in definition.flags}
-    try:
+    with check.naming(f"{what}; "):
         for name in given:
             if name not in known:
                 raise BadInput(f"it has no parameter {name!r} any more")
         return {name: _value(known[name], value) for name, value in given.items()}
-    except BadInput as error:
-        raise BadInput(f"{what}; {error}") from None
 
 
 def _value(parameter: Parameter, value: Any) -> Any:

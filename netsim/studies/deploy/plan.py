@@ -218,13 +218,11 @@ def hosts_in(file: str) -> tuple[tuple[Host, ...], dict[str, Any]]:
 
 def _listed(file: str, name: str, content: Any) -> Host:
     where = f"{file}: hosts.{name}"
-    if not isinstance(content, dict):
-        raise check.refuse(where, content, "a table")
+    check.instance(where, content, dict, "a table")
     for key in content:
         check.one_of(f"{where}: entry", key, ("address", "agents"))
     address, agents = content.get("address"), content.get("agents")
-    if not isinstance(address, str):
-        raise check.refuse(f"{where}.address", address, "text")
+    check.instance(f"{where}.address", address, str, "text")
     if agents is not None and not (isinstance(agents, list) and agents):
         raise check.refuse(f"{where}.agents", agents, "a list of agents' names")
     return _host({"name": name, "address": address, "agents": agents})

@@ -186,8 +186,7 @@ class Cell:
         setup = self.setup() if setup is None else setup
         agents = self.method.agents(setup)
         assert setup.network is not None
-        how: dict[str, Any] = {"until": self.until, "sample": self.sample, "trace": trace}
-        return setup.network.run(agents, self.probes(setup, agents), **how)
+        return setup.network.run(agents, self.probes(setup, agents), until=self.until, sample=self.sample, trace=trace)
 
     def probes(self, setup: Setup, agents: Mapping[Any, Any]) -> list[Any]:
         """Return the problem's and the experiment's probes; a measure with ``of`` makes a probe for this run."""
@@ -235,15 +234,13 @@ class Cell:
         row |= {"judged_by": error_column, "optimum": optimum} if error_column else {}
         row |= {str(name): value for name, value in {**last, **more}.items() if name not in _TAKEN}
         versions = {**about(), **environment(), "source": dict(source_of("netsim"))}
-        return Measured(rounds, row, self._read(), versions, doubted)
-
-    def _read(self) -> dict[str, str]:
-        """Return the files that the parts read for this cell or earlier ones, because a part may cache content."""
-        return {
+        # The files that the parts read for this cell or earlier ones, because a part may cache content.
+        read = {
             name: sha
             for part in (self.problem, self.network, self.method)
             for name, sha in known(reader_of(part)).items()
         }
+        return Measured(rounds, row, read, versions, doubted)
 
     def _judged(self, rounds: "pd.DataFrame", column: str, optimum: float) -> Outcome:
         if rounds.empty:

@@ -295,12 +295,9 @@ def is_users(what: Any) -> bool:
 
 def files_of(parts: Iterable[Any]) -> list[Path]:
     """Return the user's files that define the classes and functions of parts, and the user's files that these use."""
-    found: dict[Path, None] = {}
-    for part in parts:
-        for each in (part, type(part), getattr(part, "kind", None), getattr(part, "function", None)):
-            for file in _files(_home_of(each.func if isinstance(each, partial) else each), set()):
-                found[file] = None
-    return list(found)
+    kinds = ((part, type(part), getattr(part, "kind", None), getattr(part, "function", None)) for part in parts)
+    homes = (_home_of(each.func if isinstance(each, partial) else each) for several in kinds for each in several)
+    return list(dict.fromkeys(file for home in homes for file in _files(home, set())))
 
 
 def _files(module: Any, seen: set[str]) -> Iterator[Path]:

@@ -581,10 +581,8 @@ def _played(work: CellRun, cells: Sequence[Cell], processes: int, dask: str | No
 
 def _ordered(cells: Iterable[Cell]) -> list[Cell]:
     """Return cells ordered so that those with the same problem, under any setting, can share a task."""
-    alike: dict[Any, list[Cell]] = {}
-    for cell in cells:
-        alike.setdefault((id(cell.problem), cell.seeds), []).append(cell)
-    return [*itertools.chain(*alike.values())]
+    order: dict[Any, int] = {}
+    return sorted(cells, key=lambda cell: order.setdefault((id(cell.problem), cell.seeds), len(order)))
 
 
 def _main() -> Path:

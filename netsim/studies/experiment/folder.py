@@ -23,7 +23,7 @@ from netsim.studies.origin import source_of
 from netsim.studies.outcome import FAILED
 from netsim.studies.reserve import LOCK, clear_unfinished, refusals, running_in
 from netsim.studies.sweeps.cluster import connected, map_there
-from netsim.studies.sweeps.point import KILLED, Limits, reason_of, unwritten
+from netsim.studies.sweeps.point import KILLED, Limits, reason_of, writing
 from netsim.util.datafiles import path_of
 from netsim.util.files import write_whole
 
@@ -147,10 +147,8 @@ class CellRun:
     def run(self, cell: Cell) -> str | None:
         """Run a cell and write its results; return the reason of a failure, or None."""
         mark = self.running / f"{cell.key}~"
-        try:
+        with writing(self.folder, "run"):
             mark.touch()
-        except OSError as error:
-            raise unwritten(self.folder, error, "run") from None
         try:
             with self.limits.kept():
                 found = cell.measured()
@@ -168,7 +166,7 @@ class CellRun:
 
         Raises Unsaved if writing or renaming fails.
         """
-        try:
+        with writing(self.folder, "run"):
             place = Path(tempfile.mkdtemp(dir=self.running))
             data = found.rounds.to_csv(index=False).encode()
             (place / "rounds.csv").write_bytes(data)
@@ -189,8 +187,6 @@ class CellRun:
             else:
                 target.unlink(missing_ok=True)
             os.rename(place, target)
-        except OSError as error:
-            raise unwritten(self.folder, error, "run") from None
         return str(found.row["why"]) if found.row["outcome"] == FAILED else None
 
     def lose(self, name: str) -> str:

@@ -102,8 +102,7 @@ class Repeated:
         """Yield the lines to print."""
         counts = len(self.same), len(self.different), sum(map(len, self.unknown.values()))
         yield "{} cells are the same, {} differ, {} cannot be repeated".format(*counts)
-        yield from (f"differs: {each}" for each in self.different)
-        yield from (f"differs: {each}" for each in self.tables)
+        yield from (f"differs: {each}" for each in self.different + self.tables)
         for why, names in self.unknown.items():
             more = f"; and {len(names) - 3} more" if len(names) > 3 else ""
             yield f"cannot be repeated, {why}: {'; '.join(names[:3])}{more}"

@@ -390,8 +390,7 @@ class Results:
 
 def _groups(table: "pd.DataFrame", by: Sequence[str]) -> "Iterator[tuple[dict[str, Any], pd.DataFrame]]":
     """Yield the values of some columns with their rows, in order of first appearance."""
-    grouped = table.groupby(list(by), sort=False, dropna=False) if by else [((), table)]
-    yield from ((dict(zip(by, key, strict=True)), part) for key, part in grouped)
+    yield from ((dict(zip(by, key, strict=True)), part) for key, part in columns.groups_of(table, by))
 
 
 def _summary(part: "pd.DataFrame", metric: str) -> dict[str, Any]:

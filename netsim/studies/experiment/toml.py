@@ -146,8 +146,7 @@ class _Reader:
 
     def _kind(self, name: Any, where: str) -> Any:
         """Return the named class or function, from a Python file beside the TOML file or from an installed package."""
-        if not isinstance(name, str):
-            raise check.refuse(where, name, _NAME)
+        check.instance(where, name, str, _NAME)
         place, _, last = name.rpartition(".")
         beside = self.folder / f"{place}.py"
         try:

@@ -579,8 +579,7 @@ def _ranges(
     longs = [(experiment._long(path), name) for name in over for path in experiment._of(name)]
     for long, written in sorted(longs, key=lambda each: paths.ANY not in each[0]):
         range_ = over[written]
-        if not isinstance(range_, Between | OneOf | None):
-            raise check.refuse(f"over: {written}", range_, "a Between or a OneOf")
+        check.instance(f"over: {written}", range_, Between | OneOf | None, "a Between or a OneOf")
         first, _, rest = long.partition(".")
         if first != "methods":
             raise check.refuse("over", written, "a path of methods, as method.eta or methods.COKE.rho")

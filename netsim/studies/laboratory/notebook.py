@@ -55,17 +55,14 @@ def lab(
     BadInput
         If anywidget is not installed, an argument cannot be used, or agents cannot be copied.
     """
-    if not isinstance(network, Network):
-        raise check.refuse("network", network, "a netsim.Network; a study has the command netsim lab")
+    check.instance("network", network, Network, "a netsim.Network; a study has the command netsim lab")
     check.installed("lab", "anywidget", "notebook")
     from netsim.studies.laboratory.widget import LabWidget
 
     height = check.integer("height", height, low=200)
-    options = {"until": until, "sample": sample}
-    for name, value in options.items():
-        if isinstance(value, np.generic):
-            # A numpy number would not be valid in the script that repeats a branch.
-            options[name] = value.item()
+    given = {"until": until, "sample": sample}
+    # A numpy number would not be valid in the script that repeats a branch.
+    options = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
     return LabWidget(LabSession(network, _maker(agents), probes, options), height)
 
 
@@ -73,8 +70,7 @@ def _maker(agents: Agents | Callable[[], Agents]) -> Callable[[], Agents]:
     """Return a function that makes new agents for each branch."""
     if callable(agents):
         return agents
-    if not isinstance(agents, Mapping):
-        raise check.refuse("agents", agents, "a mapping {node: Agent}, or a function that returns one")
+    check.instance("agents", agents, Mapping, "a mapping {node: Agent}, or a function that returns one")
     try:
         kept = copy.deepcopy(dict(agents))
         copy.deepcopy(kept)
@@ -127,25 +123,22 @@ class LabSession:
     ----------
     runs : dict
         The run of each branch, by its number.
+    version : int
+        The number of changes so far, for which the page polls.
     """
 
     def __init__(
         self, network: Network, make: Callable[[], Agents], probes: Sequence[Probe], options: Mapping[str, Any]
     ) -> None:
         self._network, self._make, self._probes, self._options = network, make, probes, options
-        self._tree, self._version = Tree(_InPython("network", (), options), {}), 1
+        self._tree, self.version = Tree(_InPython("network", (), options), {}), 1
         self.runs: dict[int, Run] = {}
         self._simulate()
-
-    @property
-    def version(self) -> int:
-        """The number of changes so far, for which the page polls."""
-        return self._version
 
     def answer(self, what: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a request of the page, as `netsim.studies.laboratory.server.LabServer` does."""
         if what == "state":
-            return {"version": self._version, "controls": [], "file_error": "", **self._tree.as_dict()}
+            return {"version": self.version, "controls": [], "file_error": "", **self._tree.as_dict()}
         try:
             if what == "run":
                 result = self._tree.get(asked.get("branch")).result
@@ -155,13 +148,13 @@ class LabSession:
                     self._tree.get(asked.get("branch")), text_of("text", asked.get("text"), "a fault in words")
                 )
                 self._simulate()
-                return {"branch": branch.number, "version": self._version}
+                return {"branch": branch.number, "version": self.version}
             if what == "delete":
                 branch = self._tree.get(asked.get("branch"))
                 self._tree.delete(branch)
                 self.runs = {number: run for number, run in self.runs.items() if number in self._tree.branches}
-                self._version += 1
-                return {"branch": branch.parent, "version": self._version}
+                self.version += 1
+                return {"branch": branch.parent, "version": self.version}
         except BadInput as error:
             return {"error": shortened(one_line(error))}
         return {"error": f"{what}: there is no such question"}
@@ -186,7 +179,7 @@ class LabSession:
             self._tree.take(branch, {"runs": runs, "hash": trace_hash, "error": error, "words": told(order)})
             if run is not None:
                 self.runs[branch.number] = run
-            self._version += 1
+            self.version += 1
 
     def as_json(self, what: str, asked: Mapping[str, Any]) -> str:
         """Return `answer` as JSON."""

@@ -30,18 +30,15 @@ class Worker:
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
-        try:
+        # An error means that the process was ended while reading or writing.
+        with suppress(OSError, ValueError):
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
             for line in process.stdout:
                 found = json.loads(line)
                 if "done" in found:
-                    done: dict[str, Any] = found["done"]
-                    return done
+                    return dict(found["done"])
                 progress(found["progress"])
-        except (OSError, ValueError):
-            # The process was ended while reading or writing.
-            pass
         self.end()
         raise Cancelled
 
@@ -62,9 +59,6 @@ class Worker:
             process, self._process = self._process, None
         if process is None:
             return
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
+        # Closing the pipe to a killed process may fail.
+        with suppress(OSError), process:
+            process.kill()

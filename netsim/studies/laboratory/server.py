@@ -5,7 +5,7 @@ import re
 import threading
 import webbrowser
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ _FIELDS = {
 }
 
 
-class LabServer:
+class LabServer(AbstractContextManager["LabServer"]):
     """Serves the lab at ``address`` until it is closed.
 
     Parameters
@@ -92,9 +92,6 @@ class LabServer:
         if browser:
             with suppress(webbrowser.Error):
                 webbrowser.open(self.address)
-
-    def __enter__(self) -> "LabServer":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -241,8 +238,7 @@ class LabServer:
         if rest not in acts:
             return None
         try:
-            if not isinstance(asked, dict):
-                raise check.refuse("asked", asked, "an object")
+            check.instance("asked", asked, dict, "an object")
             for name in asked:
                 check.one_of(f"field of {rest}", name, _FIELDS[rest])
             with self._news:
@@ -262,9 +258,8 @@ class LabServer:
 
     def _set(self, asked: dict[str, Any]) -> int:
         """Change settings, and simulate all branches again."""
-        values = asked.get("values")
-        if not isinstance(values, dict):
-            raise check.refuse("values", values, "an object of settings")
+        values: Any = asked.get("values")
+        check.instance("values", values, dict, "an object of settings")
         new = {name: self._tree.source.checked(name, value) for name, value in values.items()}
         first = self._first if asked.get("branch") is None else self._tree.get(asked["branch"]).number
         if any(self._tree.settings[name] != value for name, value in new.items()):

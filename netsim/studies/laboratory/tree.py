@@ -120,8 +120,7 @@ class Source:
         if value is None or value == "":
             return parameter.default
         if parameter.kind is bool:
-            if not isinstance(value, bool):
-                raise check.refuse(name, value, "true or false")
+            check.instance(name, value, bool, "true or false")
             return value
         if parameter.kind is str:
             return text_of(name, value, "text")

@@ -176,13 +176,11 @@ def _parsed(parameter: Parameter, text: str) -> Sequence[Any]:
         with suppress(ValueError, SyntaxError):
             return [ast.literal_eval(text)]
         return [text]
-    try:
+    with suppress(ValueError):
         if parameter.kind is int and re.fullmatch(r"-?\d+:-?\d+(:-?\d+)?", text):
             return range(*map(int, text.split(":")))
         if parameter.kind in (int, float):
             return [parameter.kind(text)]
-    except ValueError:
-        pass
     wanted = {int: "whole numbers, or a range such as 0:20", float: "numbers", bool: "true or false"}[parameter.kind]
     raise check.refuse(parameter.name, text, f"{wanted}, with commas between")
 
@@ -197,8 +195,7 @@ def _checked(parameter: Parameter, value: Any) -> Any:
         return check.integer(parameter.name, value, low=-(2**63))
     if parameter.kind is bool:
         return check.flag(parameter.name, value)
-    if not isinstance(value, str):
-        raise check.refuse(parameter.name, value, "text")
+    check.instance(parameter.name, value, str, "text")
     return value
 
 

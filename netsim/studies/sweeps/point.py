@@ -82,10 +82,8 @@ class SweepRun:
         if is_whole(self.folder / "points" / point.name):
             # A worker finished the point, but was killed before it could report.
             return None
-        try:
+        with writing(self.folder):
             place = self._begin(point.name)
-        except OSError as error:
-            raise unwritten(self.folder, error) from None
         if place is None:
             return self.lose(point.name)
         origin: dict[str, Any] = {}
@@ -140,11 +138,9 @@ class SweepRun:
             raise NetsimError(catalogue.raised(found, error)) from error
         finally:
             origin |= study.origin
-        try:
+        with writing(self.folder):
             failed = write(study, place)
             _rename(place, self.folder / "points" / point.name)
-        except OSError as error:
-            raise unwritten(self.folder, error) from None
         if failed:
             reasons = "; ".join(f"{name} could not be made ({why})" for name, why in failed.items())
             raise NetsimError(f"{reasons}; the rest is in points/{point.name}")
@@ -153,21 +149,23 @@ class SweepRun:
         """Record the reason of a point's failure, with its origin, and return the reason."""
         about = {"files_sha256": {}, **self.source_hashes, **origin}
         kept = {"point": name, "error": why} | {key: each for key, each in about.items() if key.endswith("_sha256")}
-        try:
+        with writing(self.folder):
             (self.folder / "failed").mkdir(exist_ok=True)
             with write_whole(self.folder / "failed" / f"{name}.json") as file:
                 file.write(json.dumps(kept).encode())
-        except OSError as error:
-            raise unwritten(self.folder, error) from None
         return why
 
 
-def unwritten(folder: Path, error: OSError, again: str = "command") -> Unsaved:
-    """Return the error that ends a sweep whose folder cannot be written; the command ``again`` continues it."""
-    return Unsaved(
-        f"out = {str(folder)!r}: could not be written ({error.strerror or one_line(error)}); "
-        f"what is done is whole, and the same {again} goes on"
-    )
+@contextmanager
+def writing(folder: Path, again: str = "command") -> Iterator[None]:
+    """Raise Unsaved for an OSError in the block, which writes into a sweep's folder; ``again`` continues the sweep."""
+    try:
+        yield
+    except OSError as error:
+        raise Unsaved(
+            f"out = {str(folder)!r}: could not be written ({error.strerror or one_line(error)}); "
+            f"what is done is whole, and the same {again} goes on"
+        ) from None
 
 
 def _rename(place: Path, folder: Path) -> None:

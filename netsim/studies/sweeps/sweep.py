@@ -17,7 +17,7 @@ from netsim.studies.origin import changed_files, changed_source
 from netsim.studies.reserve import LOCK, clear_unfinished, held, refusals, running_in
 from netsim.studies.sweeps.cluster import connected, must_be_able, run_there
 from netsim.studies.sweeps.grid import Grid, Point, grid
-from netsim.studies.sweeps.point import Limits, SweepRun, unwritten
+from netsim.studies.sweeps.point import Limits, SweepRun, writing
 from netsim.studies.sweeps.workers import Ended, run_here
 from netsim.studies.terminal import Reporter
 from netsim.util import check
@@ -141,19 +141,15 @@ def sweep(
         work = SweepRun(study, file, folder.absolute(), running.absolute(), limits, formats, source_hashes)
         if client is not None:
             must_be_able(client, work)
-        _run_missing(
-            work,
-            chosen,
-            show,
-            lambda missing: run_here(work, missing, jobs) if client is None else run_there(work, missing, client),
-        )
+
+        def run(missing: list[Point]) -> Iterator[Ended]:
+            return run_here(work, missing, jobs) if client is None else run_there(work, missing, client)
+
+        _run_missing(work, chosen, show, run)
         _check_one_version(source_hashes, folder, chosen)
         found = read_sweep(folder)
-        try:
-            with write_whole(folder / "points.csv") as csv:
-                csv.write(found.table.to_csv(index=False).encode(errors="backslashreplace"))
-        except OSError as error:
-            raise unwritten(folder, error) from None
+        with writing(folder), write_whole(folder / "points.csv") as csv:
+            csv.write(found.table.to_csv(index=False).encode(errors="backslashreplace"))
     return found
 
 
