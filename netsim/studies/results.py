@@ -599,8 +599,9 @@ def tradeoff(
     first, second = (interval(frame, each, groups, of=of) for each in (x, y))
     both = first.merge(second, on=groups, suffixes=("_x", "_y"), sort=False)
     keys = list(dict.fromkeys(both[names].itertuples(index=False, name=None)))
+    # Markers without a filling show those below them.
     looks: dict[Any, dict[str, Any]] = {
-        key: {**look, "linestyle": ""} for key, look in zip(keys, _styles(keys), strict=True)
+        key: {**look, "linestyle": "", "fillstyle": "none"} for key, look in zip(keys, _styles(keys), strict=True)
     }
     parts = groups_of(both, panelled)
     figure, panels = _panels(None, len(parts), beside=False)
