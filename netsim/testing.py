@@ -17,6 +17,7 @@ docs/testing.md has more examples.
 
 import asyncio
 import inspect
+import itertools
 import math
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -422,14 +423,8 @@ class _Losing:
     mean: float = math.ulp(0.0)
 
     def on_link(self, u: float) -> Decide:
-        count = -1
-
-        def lost(u: float) -> bool:
-            nonlocal count
-            count += 1
-            return count in self.numbers
-
-        return lost
+        numbers = itertools.count()
+        return lambda u: next(numbers) in self.numbers
 
 
 def losing(*numbers: int) -> Loss:
