@@ -189,9 +189,7 @@ class Inbox:
         """End every ``async for`` over this inbox that waits for a frame; return whether there was one."""
         if not self.iterating:
             return False
-        for future in self._blocked:
-            if not future.done():
-                future.set_result(False)
+        _resolve(self._blocked, False)
         return True
 
     # --- arrivals -----------------------------------------------------------------------------------------------------
@@ -418,9 +416,7 @@ class Inbox:
 
     def _wake(self) -> None:
         """Wake one waiting task for each frame that can be read."""
-        for future in itertools.islice(self._blocked, len(self._ready)):
-            if not future.done():
-                future.set_result(True)
+        _resolve(itertools.islice(self._blocked, len(self._ready)), True)
 
     async def _block(self) -> bool:
         """Wait until there is a frame to read (True) or no frame can arrive any more (False)."""
@@ -453,6 +449,13 @@ class Inbox:
             return future.result()
         finally:
             del self.replies[request]
+
+
+def _resolve(futures: Iterable[asyncio.Future[bool]], result: bool) -> None:
+    """Set the result of those futures that are not done, because their tasks wait for it."""
+    for future in futures:
+        if not future.done():
+            future.set_result(result)
 
 
 def withdraw(arrivals: ArrivalQueue, link: int, shift: int, now: float) -> list[Entry]:
@@ -507,14 +510,10 @@ class PartInbox:
 
     def end_iteration(self) -> None:
         """End every ``async for`` that waits for a frame, because no frame can arrive any more."""
-        for future in self._blocked:
-            if not future.done():
-                future.set_result(False)
+        _resolve(self._blocked, False)
 
     def _wake(self) -> None:
-        for future in itertools.islice(self._blocked, len(self._ready)):
-            if not future.done():
-                future.set_result(True)
+        _resolve(itertools.islice(self._blocked, len(self._ready)), True)
 
     async def _block(self) -> bool:
         """Wait until there may be a frame to read (True) or no frame can arrive any more (False)."""
