@@ -419,15 +419,13 @@ class Network:
         if self.routes is None:
             raise BadInput("route: must go with Network(…, routing=…)")
         for name, node in (("sender", sender), ("receiver", receiver)):
-            if node not in self.graph:
-                raise check.refuse(name, node, "a node of the graph")
+            check.member(name, node, self.graph, "a node of the graph")
         return self.routes.route(sender, receiver)
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on during a run; while off, it drops frames as ``receiver_down``."""
         runtime, up = self._runtime(), check.flag("up", up)
-        if agent not in self.graph:
-            raise check.refuse("agent", agent, "a node of the graph")
+        check.member("agent", agent, self.graph, "a node of the graph")
         runtime.injector.set_receiver(agent, up)
 
     def move(self, agent: Hashable, position: Sequence[float]) -> None:
@@ -451,8 +449,7 @@ class Network:
             ``roaming``.
         """
         runtime = self._runtime()
-        if agent not in self.graph:
-            raise check.refuse("agent", agent, "a node of the graph")
+        check.member("agent", agent, self.graph, "a node of the graph")
         runtime.move(agent, tuple(position))
 
     def watch(self, states: Watched | None = (), draw: Draw | None = None) -> None:

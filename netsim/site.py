@@ -140,8 +140,7 @@ class Site:
 
     def _only(self, table: str, site: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
         given = dict(site.get(table, {}))
-        for key in given:
-            check.one_of("key", key, keys)
+        check.each_one_of("key", given, keys)
         return given
 
     def _motes(self, table: dict[str, Any]) -> dict[Hashable, dict[str, Any]]:
@@ -156,8 +155,7 @@ class Site:
                     raise check.refuse(
                         name, mote, "a table of position, and if wanted of what else is known of the mote"
                     )
-                for key in mote:
-                    check.one_of("key", key, ("position", *COLUMNS[1:]))
+                check.each_one_of("key", mote, ("position", *COLUMNS[1:]))
                 # The csv file supplies the attributes that the mote's table omits.
                 before = found.get(node, {})
                 if "position" not in before | mote:
@@ -208,8 +206,7 @@ class Site:
             given = dict(table)
             kind = KINDS[check.one_of("kind", given.pop("kind", None), KINDS)]
             fields = [each for each in dataclasses.fields(kind) if each.init]
-            for key in given:
-                check.one_of("key", key, [each.name for each in fields])
+            check.each_one_of("key", given, [each.name for each in fields])
             _must_have(given, [each.name for each in fields if each.default is dataclasses.MISSING])
             if isinstance(given.get("file"), str):
                 given["file"] = self._file.parent / given["file"]
@@ -219,12 +216,10 @@ class Site:
         moves = []
         for number, table in enumerate(site.get("moves", [])):
             with self.at(f"moves.{number}"):
-                for key in table:
-                    check.one_of("key", key, ("mote", "to", "at", "until", "step"))
+                check.each_one_of("key", table, ("mote", "to", "at", "until", "step"))
                 _must_have(table, ["mote", "to", "at"])
-                named = {"agent": table["mote"], "position": table["to"]}
-                more = {key: table[key] for key in ("at", "until", "step") if key in table}
-                moves.append(Move(**named, **more))
+                times = {key: value for key, value in table.items() if key not in ("mote", "to")}
+                moves.append(Move(table["mote"], table["to"], **times))
         with self.at("mobility"):
             given = self._only("mobility", site, ("file", "step"))
             if given:
@@ -245,6 +240,5 @@ def _must_have(given: Mapping[str, Any], keys: list[str]) -> None:
 
 def _check_keys(given: Mapping[str, Any], of: Any, without: tuple[str, ...], more: Iterable[str] = ()) -> None:
     """Raise BadInput for a key that is neither a settable field of ``of`` nor in ``more``, the other allowed keys."""
-    allowed = dict.fromkeys([*more, *(each.name for each in dataclasses.fields(of) if each.name not in without)])
-    for key in given:
-        check.one_of("key", key, list(allowed))
+    settable = (each.name for each in dataclasses.fields(of) if each.name not in without)
+    check.each_one_of("key", given, dict.fromkeys([*more, *settable]))

@@ -520,8 +520,7 @@ def rutgers(
     place = _data_path(path, "rutgers_noise_links")
     table = _read(place, ("tx", "rx", "noise_dbm", "pdr"))
     levels = sorted(set(table["noise_dbm"].tolist()))
-    if noise not in levels:
-        raise check.refuse("noise", noise, f"one of {', '.join(map(str, levels))}")
+    check.member("noise", noise, levels, f"one of {', '.join(map(str, levels))}")
     table = table[table["noise_dbm"] == noise].rename(columns={"tx": "sender", "rx": "receiver", "pdr": "reception"})
     return from_table(table, link=link, least=least, both=both, coherence=coherence)
 
