@@ -40,6 +40,7 @@ from netsim.run import Probe, Progress, Run
 from netsim.topology import check_connected, check_graph, one_way_link
 from netsim.transport.routes import Routes, Routing
 from netsim.util import check, draws
+from netsim.util.variables import assigned
 from netsim.watch import Watch, Watched, sources_of
 
 if TYPE_CHECKING:
@@ -778,12 +779,8 @@ REFINE: ContextVar[Refine | None] = ContextVar("REFINE", default=None)
 @contextmanager
 def refined_by(refine: Refine) -> Iterator[None]:
     """Let ``refine`` change the settings of runs inside the context; the simulation runs them."""
-    token = REFINE.set(refine)
-    try:
-        with played_by(None):
-            yield
-    finally:
-        REFINE.reset(token)
+    with assigned(REFINE, refine), played_by(None):
+        yield
 
 
 @contextmanager
@@ -799,11 +796,8 @@ def unscheduled(network: Network) -> Iterator[None]:
 @contextmanager
 def played_by(backend: Backend | None) -> Iterator[None]:
     """Let ``backend`` run the networks inside the context; None: the simulation runs them."""
-    token = BACKEND.set(backend)
-    try:
+    with assigned(BACKEND, backend):
         yield
-    finally:
-        BACKEND.reset(token)
 
 
 @contextmanager

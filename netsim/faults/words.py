@@ -21,6 +21,7 @@ from netsim.faults.events import Crash, Fault, Hold, LinkChange, LinkDown, Lose,
 from netsim.faults.script import Faults
 from netsim.util import check
 from netsim.util.datafiles import used
+from netsim.util.variables import assigned
 
 __all__ = ["FORMS", "Order", "append", "appending", "as_text", "joined", "parse", "read"]
 
@@ -548,11 +549,8 @@ def appending(texts: str | Iterable[str] | None) -> Iterator[None]:
         yield
         return
     appended = _ContextOrders(_orders(texts))
-    token = _APPENDED.set(appended)
-    try:
+    with assigned(_APPENDED, appended):
         yield
-    finally:
-        _APPENDED.reset(token)
     appended.must_have_fit()
 
 
