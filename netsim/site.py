@@ -21,7 +21,7 @@ from netsim.interferers import KINDS
 from netsim.radio import presets
 from netsim.radio.pathloss import LogDistance
 from netsim.radio.walls import Walls
-from netsim.util import check, draws, toml
+from netsim.util import check, draws, tables, toml
 
 __all__ = ["Site", "motes_in", "motes_of"]
 
@@ -33,7 +33,6 @@ _PLAIN = ("seed", "least", "weakest_db", "connected", "start", "warm_up", "prese
 _TABLES = ("radio", "phy", "path_loss", "building", "clocks", "motes", "interferers", "mobility")
 # Radio fields that a site file cannot set in its [radio] table: not plain values, or set in a separate table.
 _NOT_OF_RADIO = ("phy", "powers", "power_dbm", "energy", "duty_cycle", "airtime", "sensing", "interference")
-_WHOLE = re.compile("0|-?[1-9][0-9]*")
 
 
 def _change(site: dict[str, Any], path: str, value: Any) -> None:
@@ -132,7 +131,8 @@ class Site:
                 "path_loss": self._path_loss(site),
                 "preset": self._preset(site),
                 "interferers": {
-                    _named(name): self._interferer(name, each) for name, each in site.get("interferers", {}).items()
+                    tables.named(name): self._interferer(name, each)
+                    for name, each in site.get("interferers", {}).items()
                 },
                 "moves": self._moves(site),
             }
@@ -149,7 +149,7 @@ class Site:
             with self.at("motes"):
                 found = motes_in(self._file.parent / table.pop("file"))
         for name, mote in table.items():
-            node = _named(name)
+            node = tables.named(name)
             with self.at(f"motes.{name}"):
                 if not isinstance(mote, dict):
                     raise check.refuse(
@@ -225,11 +225,6 @@ class Site:
             if given:
                 moves += mobility.read(self._file.parent / given.pop("file", ""), **given)
         return moves
-
-
-def _named(name: str) -> Hashable:
-    """Return the node's name for a key: an int if it is a whole number, as in csv files."""
-    return int(name) if _WHOLE.fullmatch(name) else name
 
 
 def _must_have(given: Mapping[str, Any], keys: list[str]) -> None:
