@@ -325,7 +325,10 @@ class Radio:
             raise BadInput(f"sensing: must have all nodes of the network's graph; node {unable[0]!r} is missing")
         for node in (node for cycle in self._cycles for node in cycle.offsets):
             check.member("duty_cycle: offsets: node", node, graph, "a node of the network's graph")
-        self._check_nodes(graph)
+        for name in ("access", "energy", "duty_cycle", "power_dbm", "transmit_share"):
+            each = getattr(self, name)
+            for node in each if isinstance(each, Mapping) else ():
+                check.member(f"{name}: node", node, graph, "a node of the network's graph")
         powers: Iterable[Any] = () if self.phy is None or self.powers is None else self.powers
         if isinstance(powers, Powers):
             # The loop below only checks that both names of each pair are nodes. A `Powers` may have a million pairs but
@@ -362,13 +365,6 @@ class Radio:
             if not energy.can_reach(farthest):
                 allowed = f"smaller: what a bit costs over the {farthest:g} m from node {node!r} is beyond all numbers"
                 raise check.refuse("exponent", energy.exponent, allowed)
-
-    def _check_nodes(self, graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput if a setting is given for a node that the network does not have."""
-        for name in ("access", "energy", "duty_cycle", "power_dbm", "transmit_share"):
-            each = getattr(self, name)
-            for node in each if isinstance(each, Mapping) else ():
-                check.member(f"{name}: node", node, graph, "a node of the network's graph")
 
     @property
     def accesses(self) -> set[Access]:
