@@ -83,7 +83,9 @@ class Interference(Agent):
         """Run the interferer's `act` from its begin to its end."""
         await asyncio.sleep(self.source.at)
         try:
-            async with asyncio.timeout(self.source.until - self.now) as limit:
+            async with asyncio.timeout(
+                None if self.source.until == math.inf else self.source.until - self.now
+            ) as limit:
                 await self.source.act(self)
         except TimeoutError:
             # The interferer's own code raised the TimeoutError, so it is a real error.
