@@ -195,8 +195,7 @@ class Deployment:
             check.put(self, **{name: each})
 
     def _must_be_here(self, name: str, node: Hashable) -> None:
-        if node not in self.positions:
-            raise check.refuse(name, node, "one that has a position")
+        check.member(name, node, self.positions, "one that has a position")
 
     @classmethod
     def read(cls, path: str | Path, changes: Mapping[str, Any] | None = None, **options: Any) -> "Deployment":

@@ -55,10 +55,7 @@ class Interferer:
     until: float = math.inf
 
     def __post_init__(self) -> None:
-        place = check.finite_array("position", self.position)
-        if place.shape not in ((2,), (3,)):
-            raise check.refuse("position", self.position, "(x, y) or (x, y, z) in metres")
-        check.put(self, position=tuple(place.tolist()))
+        check.fields(self, check.position, "position")
         check.fields(self, check.finite, "power_dbm")
         doubt_power("power_dbm", self.power_dbm)
         check.fields(self, check.finite, "bandwidth", above=0)

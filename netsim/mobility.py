@@ -69,10 +69,7 @@ def random_waypoint(
     moves = []
     for node, position in positions.items():
         rng, time = draws.generator(seed, node, "random waypoint"), 0.0
-        place = check.finite_array(f"positions[{node!r}]", position)
-        if place.shape not in ((2,), (3,)):
-            raise check.refuse(f"positions[{node!r}]", position, "(x, y) or (x, y, z) in metres")
-        at = tuple(place.tolist())[:2]
+        at = check.position(f"positions[{node!r}]", position)[:2]
         while time < until:
             to = float(rng.uniform(left, right)), float(rng.uniform(bottom, top))
             seconds = math.dist(at, to) / float(rng.uniform(slow, fast))

@@ -40,6 +40,7 @@ from netsim.run import Probe, Progress, Run
 from netsim.topology import check_connected, check_graph, one_way_link
 from netsim.transport.routes import Routes, Routing
 from netsim.util import check, draws
+from netsim.util.variables import assigned
 from netsim.watch import Watch, Watched, sources_of
 
 if TYPE_CHECKING:
@@ -419,15 +420,13 @@ class Network:
         if self.routes is None:
             raise BadInput("route: must go with Network(…, routing=…)")
         for name, node in (("sender", sender), ("receiver", receiver)):
-            if node not in self.graph:
-                raise check.refuse(name, node, "a node of the graph")
+            check.member(name, node, self.graph, "a node of the graph")
         return self.routes.route(sender, receiver)
 
     def set_receiver(self, agent: Hashable, up: bool) -> None:
         """Switch an agent's receiver off or on during a run; while off, it drops frames as ``receiver_down``."""
         runtime, up = self._runtime(), check.flag("up", up)
-        if agent not in self.graph:
-            raise check.refuse("agent", agent, "a node of the graph")
+        check.member("agent", agent, self.graph, "a node of the graph")
         runtime.injector.set_receiver(agent, up)
 
     def move(self, agent: Hashable, position: Sequence[float]) -> None:
@@ -451,8 +450,7 @@ class Network:
             ``roaming``.
         """
         runtime = self._runtime()
-        if agent not in self.graph:
-            raise check.refuse("agent", agent, "a node of the graph")
+        check.member("agent", agent, self.graph, "a node of the graph")
         runtime.move(agent, tuple(position))
 
     def watch(self, states: Watched | None = (), draw: Draw | None = None) -> None:
@@ -781,12 +779,8 @@ REFINE: ContextVar[Refine | None] = ContextVar("REFINE", default=None)
 @contextmanager
 def refined_by(refine: Refine) -> Iterator[None]:
     """Let ``refine`` change the settings of runs inside the context; the simulation runs them."""
-    token = REFINE.set(refine)
-    try:
-        with played_by(None):
-            yield
-    finally:
-        REFINE.reset(token)
+    with assigned(REFINE, refine), played_by(None):
+        yield
 
 
 @contextmanager
@@ -802,11 +796,8 @@ def unscheduled(network: Network) -> Iterator[None]:
 @contextmanager
 def played_by(backend: Backend | None) -> Iterator[None]:
     """Let ``backend`` run the networks inside the context; None: the simulation runs them."""
-    token = BACKEND.set(backend)
-    try:
+    with assigned(BACKEND, backend):
         yield
-    finally:
-        BACKEND.reset(token)
 
 
 @contextmanager

@@ -699,14 +699,12 @@ def _checked_make(make: Make) -> Make:
 def _made(made: Any) -> tuple[Network, Mapping[Any, Agent], Mapping[str, Any]]:
     """Return the network, the agents and the arguments of the run from the result of ``make``."""
     form = "(network, agents), or (network, agents, {arguments of Network.run})"
-    if not (isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], Network)):
+    has_network = isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], Network)
+    if not (has_network and all(isinstance(each, Mapping) for each in made[1:])):
         raise BadInput(f"make: must return {form}, not {_shown(made)}")
-    settings = made[2] if len(made) == 3 else {}
-    if not (isinstance(made[1], Mapping) and isinstance(settings, Mapping)):
-        raise BadInput(f"make: must return {form}, not {_shown(made)}")
-    for name in settings:
-        check.one_of("argument of Network.run", name, _OF_RUN)
-    return made[0], made[1], dict(settings)
+    settings = dict(made[2]) if len(made) == 3 else {}
+    check.each_one_of("argument of Network.run", settings, _OF_RUN)
+    return made[0], made[1], settings
 
 
 def _shown(made: Any) -> str:
@@ -760,8 +758,7 @@ def _checked_faults(faults: Drawn) -> Drawn:
         return faults
     if isinstance(faults, Mapping):
         kinds = sorted(kind.plural for kind in Fault.kinds.values() if kind.plural)
-        for name in faults:
-            check.one_of("faults", name, [*sorted(_OF_DRAW), *kinds])
+        check.each_one_of("faults", faults, [*sorted(_OF_DRAW), *kinds])
         if "until" not in faults:
             raise BadInput(
                 "faults: must have until, the time (s) in which they begin, as in dict(until=5.0, crashes=2)"

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -96,11 +96,11 @@ def simulate(
             __tracebackhide__ = True
             call = CALL.get()
             program = _Body(test, args, arguments, takes_seed, call)
-            trials = Trials(program, _always if invariant is None else invariant, faults)
+            trials = Trials(program, (lambda agents: True) if invariant is None else invariant, faults)
             if call is None or (call.at is None and call.order is None):
                 found = trials.search(tried if call is None or call.seed is None else [call.seed], order)
             else:
-                with appending(call.at) if call.at else nullcontext():
+                with appending(call.at):
                     found = trials.repeat(call.seed or 0, Order.parse(call.order or ""))
             if found is not None:
                 raise _told(found, call)
@@ -111,10 +111,6 @@ def simulate(
         return run
 
     return simulated
-
-
-def _always(agents: Mapping[Any, Any]) -> bool:
-    return True
 
 
 class _Body:

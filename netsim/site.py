@@ -21,7 +21,7 @@ from netsim.interferers import KINDS
 from netsim.radio import presets
 from netsim.radio.pathloss import LogDistance
 from netsim.radio.walls import Walls
-from netsim.util import check, draws, toml
+from netsim.util import check, draws, tables, toml
 
 __all__ = ["Site", "motes_in", "motes_of"]
 
@@ -33,7 +33,6 @@ _PLAIN = ("seed", "least", "weakest_db", "connected", "start", "warm_up", "prese
 _TABLES = ("radio", "phy", "path_loss", "building", "clocks", "motes", "interferers", "mobility")
 # Radio fields that a site file cannot set in its [radio] table: not plain values, or set in a separate table.
 _NOT_OF_RADIO = ("phy", "powers", "power_dbm", "energy", "duty_cycle", "airtime", "sensing", "interference")
-_WHOLE = re.compile("0|-?[1-9][0-9]*")
 
 
 def _change(site: dict[str, Any], path: str, value: Any) -> None:
@@ -132,7 +131,8 @@ class Site:
                 "path_loss": self._path_loss(site),
                 "preset": self._preset(site),
                 "interferers": {
-                    _named(name): self._interferer(name, each) for name, each in site.get("interferers", {}).items()
+                    tables.named(name): self._interferer(name, each)
+                    for name, each in site.get("interferers", {}).items()
                 },
                 "moves": self._moves(site),
             }
@@ -140,8 +140,7 @@ class Site:
 
     def _only(self, table: str, site: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
         given = dict(site.get(table, {}))
-        for key in given:
-            check.one_of("key", key, keys)
+        check.each_one_of("key", given, keys)
         return given
 
     def _motes(self, table: dict[str, Any]) -> dict[Hashable, dict[str, Any]]:
@@ -150,14 +149,13 @@ class Site:
             with self.at("motes"):
                 found = motes_in(self._file.parent / table.pop("file"))
         for name, mote in table.items():
-            node = _named(name)
+            node = tables.named(name)
             with self.at(f"motes.{name}"):
                 if not isinstance(mote, dict):
                     raise check.refuse(
                         name, mote, "a table of position, and if wanted of what else is known of the mote"
                     )
-                for key in mote:
-                    check.one_of("key", key, ("position", *COLUMNS[1:]))
+                check.each_one_of("key", mote, ("position", *COLUMNS[1:]))
                 # The csv file supplies the attributes that the mote's table omits.
                 before = found.get(node, {})
                 if "position" not in before | mote:
@@ -208,8 +206,7 @@ class Site:
             given = dict(table)
             kind = KINDS[check.one_of("kind", given.pop("kind", None), KINDS)]
             fields = [each for each in dataclasses.fields(kind) if each.init]
-            for key in given:
-                check.one_of("key", key, [each.name for each in fields])
+            check.each_one_of("key", given, [each.name for each in fields])
             _must_have(given, [each.name for each in fields if each.default is dataclasses.MISSING])
             if isinstance(given.get("file"), str):
                 given["file"] = self._file.parent / given["file"]
@@ -219,22 +216,15 @@ class Site:
         moves = []
         for number, table in enumerate(site.get("moves", [])):
             with self.at(f"moves.{number}"):
-                for key in table:
-                    check.one_of("key", key, ("mote", "to", "at", "until", "step"))
+                check.each_one_of("key", table, ("mote", "to", "at", "until", "step"))
                 _must_have(table, ["mote", "to", "at"])
-                named = {"agent": table["mote"], "position": table["to"]}
-                more = {key: table[key] for key in ("at", "until", "step") if key in table}
-                moves.append(Move(**named, **more))
+                times = {key: value for key, value in table.items() if key not in ("mote", "to")}
+                moves.append(Move(table["mote"], table["to"], **times))
         with self.at("mobility"):
             given = self._only("mobility", site, ("file", "step"))
             if given:
                 moves += mobility.read(self._file.parent / given.pop("file", ""), **given)
         return moves
-
-
-def _named(name: str) -> Hashable:
-    """Return the node's name for a key: an int if it is a whole number, as in csv files."""
-    return int(name) if _WHOLE.fullmatch(name) else name
 
 
 def _must_have(given: Mapping[str, Any], keys: list[str]) -> None:
@@ -245,6 +235,5 @@ def _must_have(given: Mapping[str, Any], keys: list[str]) -> None:
 
 def _check_keys(given: Mapping[str, Any], of: Any, without: tuple[str, ...], more: Iterable[str] = ()) -> None:
     """Raise BadInput for a key that is neither a settable field of ``of`` nor in ``more``, the other allowed keys."""
-    allowed = dict.fromkeys([*more, *(each.name for each in dataclasses.fields(of) if each.name not in without)])
-    for key in given:
-        check.one_of("key", key, list(allowed))
+    settable = (each.name for each in dataclasses.fields(of) if each.name not in without)
+    check.each_one_of("key", given, dict.fromkeys([*more, *settable]))

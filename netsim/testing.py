@@ -17,6 +17,7 @@ docs/testing.md has more examples.
 
 import asyncio
 import inspect
+import itertools
 import math
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -271,8 +272,7 @@ def could_know(run: Run, source: Hashable) -> dict[Hashable, float]:
     BadInput
         If the run has no trace, or lacks the agent.
     """
-    if source not in run.agents:
-        raise check.refuse("source", source, "the name of an agent of the run")
+    check.member("source", source, run.agents, "the name of an agent of the run")
     events = run.trace.table()
     sent = events[events["event"] == "sent"]
     left = dict(zip(zip(sent["sender"], sent["message"], strict=True), sent["time_s"], strict=True))
@@ -315,8 +315,7 @@ def check_heard(run: Run, state: str, *, source: Hashable) -> None:
         As in `could_know`, or if the state was not watched.
     """
     since = could_know(run, source)
-    if state not in run.states.columns:
-        raise check.refuse("state", state, "one that the network watched")
+    check.member("state", state, run.states.columns, "one that the network watched")
     for agent, time, value in zip(run.states["agent"], run.states["time_s"], run.states[state], strict=True):
         # NaN counts as not knowing, too.
         if value is None or value != value or not value:
@@ -422,14 +421,8 @@ class _Losing:
     mean: float = math.ulp(0.0)
 
     def on_link(self, u: float) -> Decide:
-        count = -1
-
-        def lost(u: float) -> bool:
-            nonlocal count
-            count += 1
-            return count in self.numbers
-
-        return lost
+        numbers = itertools.count()
+        return lambda u: next(numbers) in self.numbers
 
 
 def losing(*numbers: int) -> Loss:

@@ -43,8 +43,7 @@ def check_connected(graph: "nx.Graph[Any]") -> None:
     check_graph(graph)
     if graph.is_directed():
         _check_strongly_connected(graph)
-        return
-    if not nx.is_connected(graph):
+    elif not nx.is_connected(graph):
         parts = sorted(nx.connected_components(graph), key=len)
         smallest = f"the smallest of {len(parts[0])} with node {min(parts[0], key=repr)!r}"
         raise BadInput(f"graph: must be connected; it has {len(parts)} parts, {smallest}")

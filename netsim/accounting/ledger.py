@@ -228,9 +228,7 @@ class Ledger:
 
         Tables are sorted by these ranks, because the ids of kinds depend on the number of workers.
         """
-        kinds = list(self.tally.kinds)
-        places = {name: place for place, name in enumerate(sorted(kinds))}
-        return np.array([places[name] for name in kinds], dtype=np.int64)
+        return np.unique(np.array(list(self.tally.kinds), dtype=object), return_inverse=True)[1]
 
     def _by_link(self) -> dict[str, Counts]:
         """Return all count columns of `table` as arrays of shape (kinds, links)."""

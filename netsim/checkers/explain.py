@@ -1,6 +1,7 @@
 """Find a part of a history, as short as possible, whose results are impossible in every order of its operations."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -102,14 +103,9 @@ def _part(calls: list[Call], order: Order) -> Contradiction:
 def _first_wrong(calls: Sequence[Call], order: Order) -> list[Call]:
     """Return the calls made by the time at which the results first become impossible; unfinished calls are optional."""
     times = sorted({call.end for call in calls if call.needed})
-    low, high = 0, len(times) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if order.explains(_until(times[middle], calls)):
-            low = middle + 1
-        else:
-            high = middle
-    return _until(times[low], calls)
+    last = len(times) - 1
+    first = bisect_left(times, True, hi=last, key=lambda time: not order.explains(_until(time, calls)))
+    return _until(times[first], calls)
 
 
 def _until(time: float, calls: Sequence[Call]) -> list[Call]:

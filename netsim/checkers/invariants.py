@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from netsim.checkers.explain import find_contradiction
 from netsim.checkers.models import Model, register, transactions
@@ -24,24 +24,17 @@ __all__ = [
 Agents = Mapping[Any, Any]
 
 
-class Invariant(Protocol):
-    """A condition that must hold after each instant, and at the end; raises AssertionError."""
+class Invariant:
+    """A condition that must hold after each instant, and at the end; raises AssertionError.
+
+    The invariants below override one or both methods, which themselves check nothing.
+    """
 
     def __call__(self, agents: Agents) -> None:
         """Check the states after an instant."""
 
     def at_end(self, agents: Agents) -> None:
         """Check the states and the history at the end of the run."""
-
-
-class _Nothing:
-    """An invariant that always holds: the base of the invariants below."""
-
-    def __call__(self, agents: Agents) -> None:
-        """Check nothing."""
-
-    def at_end(self, agents: Agents) -> None:
-        """Check nothing."""
 
 
 def linearizable(model: Model = register, initial: Hashable = None) -> type[Invariant]:
@@ -87,7 +80,7 @@ def _beginning(model: Model, initial: Hashable) -> Model:
 
 
 def _explained(model: Model, timed: bool) -> type[Invariant]:
-    class Explained(_Nothing):
+    class Explained(Invariant):
         def at_end(self, agents: Agents) -> None:
             calls = operations(agents)
             try:
@@ -115,7 +108,7 @@ def no_lost_update(read: Callable[[Agents], float], name: str = "add") -> type[I
     """
     check.instance("read", read, Callable, "a function")
 
-    class NoLostUpdate(_Nothing):
+    class NoLostUpdate(Invariant):
         def at_end(self, agents: Agents) -> None:
             added = [each for each in operations(agents) if each.name == name]
             sure = [each for each in added if each.outcome == "ok"]
@@ -134,7 +127,7 @@ def at_most_one(holds: Callable[[Any], Any], what: str = "hold it") -> type[Inva
     """At no time is ``holds(agent)`` true of two agents."""
     check.instance("holds", holds, Callable, "a function")
 
-    class AtMostOne(_Nothing):
+    class AtMostOne(Invariant):
         def __call__(self, agents: Agents) -> None:
             who = [name for name, agent in agents.items() if holds(agent)]
             if len(who) > 1:
@@ -165,7 +158,7 @@ def one_leader_a_term(
     check.instance("leads", leads, Callable, "a function")
     check.instance("term", term, Callable, "a function")
 
-    class OneLeaderATerm(_Nothing):
+    class OneLeaderATerm(Invariant):
         def __init__(self) -> None:
             self.leader: dict[Hashable, Hashable] = {}
 
@@ -192,7 +185,7 @@ def agreement(decided: Callable[[Any], Any], *, all_decide: bool = False) -> typ
     check.instance("decided", decided, Callable, "a function")
     must_decide = check.flag("all_decide", all_decide)
 
-    class Agreement(_Nothing):
+    class Agreement(Invariant):
         def __init__(self) -> None:
             self.kept: dict[Hashable, Any] = {}
 
@@ -230,7 +223,7 @@ def eventually(state: Callable[[Any], Any], *, alive: Callable[[Any], Any] | Non
     if alive is not None:
         check.instance("alive", alive, Callable, "a function")
 
-    class Eventually(_Nothing):
+    class Eventually(Invariant):
         def at_end(self, agents: Agents) -> None:
             found = {name: state(agent) for name, agent in agents.items() if alive is None or alive(agent)}
             for name, value in found.items():
@@ -246,7 +239,7 @@ def all_of(*invariants: Any) -> type[Invariant]:
     for each in invariants:
         check.instance("invariant", each, Callable, "a function")
 
-    class AllOf:
+    class AllOf(Invariant):
         def __init__(self) -> None:
             self.parts = [each() if isinstance(each, type) else each for each in invariants]
 

@@ -35,6 +35,7 @@ from netsim.clock.clock import END_OF_SLEEP, timed
 from netsim.clock.task import OWNER, TaskOwner
 from netsim.errors import BadInput
 from netsim.util import check, draws
+from netsim.util.variables import assigned
 
 if TYPE_CHECKING:
     from netsim.clock.clock import Loop
@@ -261,11 +262,8 @@ def ordering(order: str | Order | None) -> Iterator[None]:
     if order is None:
         yield
         return
-    token = _ORDER.set(Order.parse(order) if isinstance(order, str) else order)
-    try:
+    with assigned(_ORDER, Order.parse(order) if isinstance(order, str) else order):
         yield
-    finally:
-        _ORDER.reset(token)
 
 
 def ordered(order: int | Order | None) -> Order | None:

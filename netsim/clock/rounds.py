@@ -246,16 +246,19 @@ class RoundClock:
             self.on_round_end(self._unwritten)
             self._unwritten = 0
         # Skip the rounds that passed while no agent participated.
-        closed = max(self.closed, self._passed(math.floor))
-        number = closed + 1
+        number = max(self.closed, self._passed(math.floor)) + 1
         if not len(self._opening) and not self.is_followed(number):
             self._timer, self._opens_at = None, math.inf
             later = min((clock._opens_at for clock in self._followers), default=math.inf)
             if later < math.inf:
                 self._open_for_follower(later)
             return
-        self.closed, self.open_round, self._opens_at = closed, number, -math.inf
+        self._begin(number)
+        self._opening.open(number)
+
+    def _begin(self, number: int) -> None:
+        """Open a round, and schedule its closing."""
+        self.closed, self.open_round, self._opens_at = number - 1, number, -math.inf
         end = self.close_time(number)
         self.open_deadline = end - self._slack(end)
         self._timer = self.loop.call_at_simulated(end, self._close, context=self._context)
-        self._opening.open(number)

@@ -81,11 +81,7 @@ class Heartbeat(NamedTuple):
 
 
 class Refused(Exception):  # noqa: N818  hostile bytes are expected input, not an error
-    """Raised for a datagram that must be dropped; the reason is ``strangers`` or ``malformed``."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """Raised for a datagram that must be dropped; the text is the reason, ``strangers`` or ``malformed``."""
 
 
 _PARCEL, _HEARTBEAT = [int, int, int, list], [int, int, int, dict]

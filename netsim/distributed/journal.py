@@ -82,30 +82,26 @@ class Journal:
         self._membership = membership
         self._writer = StateWriter(agents, lambda digest, data: self.put(ARRAY, [digest, data]))
         try:
-            self._begin(processes)
+            self._write(MARK)
+            self.put(
+                BEGIN,
+                {
+                    "host": membership.hosts[membership.me],
+                    "hosts": membership.hosts,
+                    "incarnation": membership.incarnation,
+                    "run": membership.run,
+                    "mark": membership.mark,
+                    "places": [processes[name] for name in agents],
+                    "netsim": __version__,
+                },
+            )
+            # The first write of the states takes longest, so do it before the run starts and other processes wait for
+            # this one.
+            self.write_states()
         except BaseException:
             # The constructor failed, so no other code can close the file.
             self._file.close()
             raise
-
-    def _begin(self, processes: Mapping[Hashable, int]) -> None:
-        membership, agents = self._membership, self._agents
-        self._write(MARK)
-        self.put(
-            BEGIN,
-            {
-                "host": membership.hosts[membership.me],
-                "hosts": membership.hosts,
-                "incarnation": membership.incarnation,
-                "run": membership.run,
-                "mark": membership.mark,
-                "places": [processes[name] for name in agents],
-                "netsim": __version__,
-            },
-        )
-        # The first write of the states takes longest, so do it before the run starts and other processes wait for this
-        # one.
-        self.write_states()
 
     def put(self, entry_type: int, content: Any) -> None:
         """Append an entry; once this returns, the entry survives a kill of this process."""

@@ -180,7 +180,7 @@ class Membership:
         try:
             message = unseal(data, self.key)
         except Refused as refused:
-            return refused.reason
+            return str(refused)
         peer = self.peers.get(message.host)
         if peer is None:
             return "strangers"

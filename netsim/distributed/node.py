@@ -200,7 +200,9 @@ class Node:
         membership = self._membership
         membership.begin(self._mark)
         try:
-            self._journal = self._open_journal()
+            if (folder := self._transport.folder) is not None:
+                path = folder / journal_name(membership.run, membership.me, membership.incarnation)
+                self._journal = Journal(path, self.runtime.agents, self._process_of, membership)
             # Do not use asyncio's default loop: on Windows it lacks add_reader, which the transports need to watch
             # their sockets.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
@@ -214,13 +216,6 @@ class Node:
         except BaseException as error:
             membership.phase, membership.error = Phase.OVER, one_line(error) or type(error).__name__
             raise
-
-    def _open_journal(self) -> Journal | None:
-        membership, folder = self._membership, self._transport.folder
-        if folder is None:
-            return None
-        path = folder / journal_name(membership.run, membership.me, membership.incarnation)
-        return Journal(path, self.runtime.agents, self._process_of, membership)
 
     async def _meet(self) -> float:
         """Meet the other processes; return the start time in seconds of `clock`, or NaN if the run is over."""

@@ -5,7 +5,7 @@ import ipaddress
 import socket
 import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from netsim.distributed.transport import Transport
@@ -59,14 +59,11 @@ class UDP(Transport):
     @classmethod
     def local_addresses(cls, count: int) -> list[str]:
         """Return ``count`` loopback addresses with free ports, sorted by port."""
-        held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-        try:
+        with ExitStack() as stack:
+            held = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(count)]
             for each in held:
                 each.bind(("127.0.0.1", 0))
             return [f"127.0.0.1:{port}" for port in sorted(each.getsockname()[1] for each in held)]
-        finally:
-            for each in held:
-                each.close()
 
     @classmethod
     def is_local(cls, addresses: Sequence[str], broker: str) -> bool:

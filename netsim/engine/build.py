@@ -277,24 +277,18 @@ def _links(settings: Settings, name: Hashable, neighbors: Sequence[Hashable]) ->
     return [settings.links.get((name, other), settings.link) for other in neighbors]
 
 
-def _skewed_shared(settings: Settings, shared: Shared) -> dict[Hashable, Shared]:
-    """Return {name: `Shared`} for agents with a skewed clock, because the rounds of such an agent differ."""
-    own = {}
-    for fault in settings.faults:
-        if isinstance(fault, ClockSkew):
-            clock, loop = fault.clock, shared.loop
-            period = settings.round_period * clock.rate
-            rounds = RoundClock(loop, period, lambda number: None, clock.offset, shared.rounds)
-            own[fault.agent] = Shared(loop, shared.tally, rounds, clock, settings.kinds)
-            loop.skewed = True
-    return own
-
-
 def _add_shared(run: "Runtime", tally: Tally) -> tuple[Shared, dict[Hashable, Shared]]:
     """Create and return the state that agents share, and {name: state} for agents with a skewed clock."""
-    settings = run.settings
-    run.shared = Shared(run.loop, tally, run.rounds, kinds=settings.kinds)
-    run.own = _skewed_shared(settings, run.shared)
+    settings, loop = run.settings, run.loop
+    run.shared, run.own = Shared(loop, tally, run.rounds, kinds=settings.kinds), {}
+    for fault in settings.faults:
+        # An agent with a skewed clock has rounds of its own.
+        if isinstance(fault, ClockSkew):
+            clock = fault.clock
+            period = settings.round_period * clock.rate
+            rounds = RoundClock(loop, period, lambda number: None, clock.offset, run.rounds)
+            run.own[fault.agent] = Shared(loop, tally, rounds, clock, settings.kinds)
+            loop.skewed = True
     if settings.stack is not None and settings.link.mtu is not None:
         agents = {name: run.agents[name] for name in settings.graph}
         stack = IPv6Stack(settings.stack, agents, settings.kinds, settings.link.mtu)

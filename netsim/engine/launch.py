@@ -17,6 +17,7 @@ from netsim.engine.process import warned
 from netsim.engine.runtime import Runtime
 from netsim.errors import Interrupted
 from netsim.run import Run
+from netsim.util.variables import assigned
 
 __all__ = ["aside", "importing_whole", "simulate", "threads_start"]
 
@@ -84,12 +85,8 @@ def aside() -> Iterator[None]:
     if outer is None:
         yield
         return
-    owner = OWNER.set(None)
-    try:
-        with suspended(outer), _interrupts():
-            yield
-    finally:
-        OWNER.reset(owner)
+    with assigned(OWNER, None), suspended(outer), _interrupts():
+        yield
 
 
 @contextmanager

@@ -117,9 +117,8 @@ class LinkChanges:
         """Apply a link's current settings to its outbox, and move the arrivals of frames in flight accordingly."""
         run, (sender, receiver), after = self._run, link, self._now(link)
         outbox = run.outboxes.get(sender)
-        if outbox is None:  # The sender is in another worker, which makes this change itself.
-            return
-        if outbox.settings_of(receiver) is after:
+        # Without an outbox here, the sender is in another worker, which makes this change itself.
+        if outbox is None or outbox.settings_of(receiver) is after:
             return
         shifts = outbox.change_link(receiver, after, self._last_arrival(link, after))
         if shifts:

@@ -343,10 +343,6 @@ class Runtime:
             self.medium.switch(agent, on=False)
         self.tasks.halt(agent)
 
-    def give_up(self, agent: Hashable) -> None:
-        """Mark an agent as finished, because it will not restart."""
-        self.tasks.finished(agent)
-
     def restart(self, agent: Hashable) -> None:
         """Start or restart an agent's code unless the agent has finished."""
         if agent not in self.contexts:

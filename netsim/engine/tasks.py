@@ -80,10 +80,7 @@ class AgentTasks:
     _check_scheduled: bool = False
 
     def __post_init__(self, keys: Keys) -> None:
-        # `_unfinished`: all agents that are not finished. `_awaited`: those that the run waits for, which excludes
-        # background agents.
         self._unfinished = set(self._contexts)
-        self._awaited = self._unfinished - self.scenery
         self.members = {
             name: TaskOwner(self.register, name, int(keys[context.number]), context.shared.clock)
             for name, context in self._contexts.items()
@@ -119,10 +116,8 @@ class AgentTasks:
         """Mark an agent as finished, because its code has ended or will not restart."""
         if name in self._unfinished:
             self._unfinished.discard(name)
-            if name in self._awaited:
-                self._awaited.discard(name)
-                if not self._awaited:
-                    self._finish()
+            if name not in self.scenery and self._unfinished <= self.scenery:
+                self._finish()
 
     def register(self, task: Task[Any], name: Hashable) -> None:
         """Keep a reference to an agent's new task until the task is done; if ``closed``, cancel it immediately."""
@@ -208,7 +203,7 @@ class AgentTasks:
     def _discard_frames_of_ended(self) -> None:
         """If the run continues, let the inboxes of agents that have just ended discard their frames."""
         gone, self._ended_now = self._ended_now, []
-        if (self._awaited or self.is_part) and not self.over:
+        if (not self._unfinished <= self.scenery or self.is_part) and not self.over:
             busy = set(self.background.values())
             for name in gone:
                 if name not in busy:

@@ -128,8 +128,7 @@ class Fault:
     def must_fit(self, graph: "nx.Graph[Any]") -> None:
         """Raise BadInput if the fault names an agent or link that the graph lacks."""
         for agent in self.agents():
-            if agent not in graph:
-                raise check.refuse(f"{type(self).__name__}: agent", agent, "a node of the graph")
+            check.member(f"{type(self).__name__}: agent", agent, graph, "a node of the graph")
         for link in self.links():
             if not (all(end in graph for end in link) and graph.has_edge(*link)):
                 raise check.refuse(f"{type(self).__name__}: link", link, "an edge of the graph")
@@ -371,10 +370,9 @@ class LinkChange(_OfLink):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        changed = [name for name in CHANGEABLE if getattr(self, name) is not None]
-        if not changed:
+        if not self.settings:
             raise BadInput(f"LinkChange: must change one of {', '.join(CHANGEABLE)}")
-        given = {name: getattr(self, name) for name in changed if name != "rate" or self.rate != math.inf}
+        given = {name: value for name, value in self.settings.items() if name != "rate" or value != math.inf}
         # `Link` accepts a queue limit only with a rate. The changed link may already have a rate, so check the settings
         # with any rate.
         link = Link(**({"rate": 1.0} | given))
@@ -664,10 +662,7 @@ class Move(_OfAgent):
     def __post_init__(self) -> None:
         super().__post_init__()
         check.fields(self, check.finite, "step", low=SHORTEST_ROUND)
-        values = check.finite_array("Move: position", self.position)
-        if values.shape not in ((2,), (3,)):
-            raise check.refuse("Move: position", self.position, "(x, y) or (x, y, z) in metres")
-        check.put(self, position=tuple(values.tolist()))
+        check.put(self, position=check.position("Move: position", self.position))
 
     @property
     def ends(self) -> None:

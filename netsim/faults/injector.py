@@ -99,7 +99,7 @@ class FaultInjector:
             self._run.halt(agent)
         if for_good and agent not in self._gone:
             self._gone.add(agent)
-            self._run.give_up(agent)
+            self._run.tasks.finished(agent)
 
     def back(self, agent: Hashable, keeps_state: bool) -> None:
         """Subtract 1 from the number of faults that keep an agent down; if the number becomes 0, restart the agent."""

@@ -1,9 +1,9 @@
 """The script of a network's faults, which can be checked, printed, saved, and drawn at random from a seed."""
 
-import dataclasses
 import json
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, overload
 
@@ -223,7 +223,7 @@ def _fault_of(path: str | Path, place: int, entry: Any) -> Fault:
         raise BadInput(f"{where}: must be an object whose 'fault' is one of {', '.join(sorted(Fault.kinds))}")
     kind = Fault.kinds[str(entry["fault"])]
     values = {key: _tuples(value) for key, value in entry.items() if key != "fault"}
-    allowed = {field.name for field in dataclasses.fields(kind)}
+    allowed = {field.name for field in fields(kind)}
     if not values.keys() <= allowed:
         raise BadInput(f"{where}: {min(values.keys() - allowed)!r} must be one of {', '.join(sorted(allowed))}")
     try:
@@ -236,7 +236,7 @@ def _fault_of(path: str | Path, place: int, entry: Any) -> Fault:
 
 def _fields_of(fault: Fault) -> dict[str, Any]:
     """Return {name: value} of a fault's fields; unlike ``dataclasses.asdict``, leave values unconverted."""
-    return {field.name: getattr(fault, field.name) for field in dataclasses.fields(fault)}
+    return {field.name: getattr(fault, field.name) for field in fields(fault)}
 
 
 def _plain(name: Any) -> Any:
@@ -251,27 +251,24 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
+@dataclass(eq=False, repr=False)
 class FaultSampler:
     """Draws the agents, links and times of the faults of one kind."""
 
-    def __init__(
-        self,
-        rng: np.random.Generator,
-        graph: "nx.Graph[Any]",
-        until: float,
-        mean: float,
-        name: str,
-        count: int,
-        keeps_state: bool | None,
-        one_way: bool | None,
-        sizes: Mapping[str, tuple[float, float] | None],
-    ) -> None:
-        self.rng, self.mean, self._sizes = rng, mean, sizes
-        self._one_way = one_way
-        self._nodes: list[Hashable] = list(graph)
-        self._graph, self._edges, self._until = graph, list(graph.edges), until
-        self._name, self._count, self._keeps_state = name, count, keeps_state
-        self._shuffled: Iterator[int] | None = None
+    rng: np.random.Generator
+    _graph: "nx.Graph[Any]"
+    _until: float
+    mean: float
+    _name: str
+    _count: int
+    _keeps_state: bool | None
+    _one_way: bool | None
+    _sizes: Mapping[str, tuple[float, float] | None]
+    _shuffled: Iterator[int] | None = None
+
+    def __post_init__(self) -> None:
+        self._nodes: list[Hashable] = list(self._graph)
+        self._edges = list(self._graph.edges)
 
     def node(self) -> Hashable:
         """Draw an agent."""

@@ -21,6 +21,7 @@ from netsim.faults.events import Crash, Fault, Hold, LinkChange, LinkDown, Lose,
 from netsim.faults.script import Faults
 from netsim.util import check
 from netsim.util.datafiles import used
+from netsim.util.variables import assigned
 
 __all__ = ["FORMS", "Order", "append", "appending", "as_text", "joined", "parse", "read"]
 
@@ -148,14 +149,19 @@ def _seconds(text: str, name: str, word: str | None) -> float | None:
     """Parse a word as a number of seconds; None stays None. Raises BadInput for an invalid number."""
     if word is None:
         return None
-    try:
-        value = float(word)
-    except ValueError:
-        value = math.nan
+    value = _number_of(word)
     if not math.isfinite(value) or value < 0 or (name == "by" and value == 0):
         place = {"at": "begin with a time", "by": "name a delay", "until": "end at a time"}[name]
         raise BadInput(f"at = {text!r}: must {place} in seconds, {'>' if name == 'by' else '>='} 0, not {word!r}")
     return value
+
+
+def _number_of(word: str) -> float:
+    """Return a word as a number; NaN if it is none."""
+    try:
+        return float(word)
+    except ValueError:
+        return math.nan
 
 
 def _settings(text: str, words: str) -> tuple[tuple[str, float], ...]:
@@ -163,10 +169,7 @@ def _settings(text: str, words: str) -> tuple[tuple[str, float], ...]:
     found = []
     for part in words.split(","):
         name, _, word = part.partition("=")
-        try:
-            value = float(word)
-        except ValueError:
-            value = math.nan
+        value = _number_of(word)
         if name not in _NUMBERS or math.isnan(value):
             raise BadInput(f"at = {text!r}: must have SETTING=NUMBER of {', '.join(_NUMBERS)}, not {part!r}")
         found.append((name, int(value) if _NUMBERS[name] is int and value.is_integer() else value))
@@ -548,11 +551,8 @@ def appending(texts: str | Iterable[str] | None) -> Iterator[None]:
         yield
         return
     appended = _ContextOrders(_orders(texts))
-    token = _APPENDED.set(appended)
-    try:
+    with assigned(_APPENDED, appended):
         yield
-    finally:
-        _APPENDED.reset(token)
     appended.must_have_fit()
 
 

@@ -148,8 +148,7 @@ class Empirical(_Random):
 
     def delays(self, u: Delays, first: int) -> Delays:
         """Return the inverse distribution function at ``u``: the value with the index ⌊u·(number of values)⌋."""
-        found: Delays = self.values[(u * len(self.values)).astype(np.int64)]
-        return found
+        return self.values[(u * len(self.values)).astype(np.int64)]
 
 
 @dataclass(frozen=True)

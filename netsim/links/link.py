@@ -176,9 +176,8 @@ class Link:
         model = self.latency_model
         if isinstance(model, TracedDelays):
             return float(model.values.min())
-        bounds = [getattr(model, name, None) for name in ("fixed", "low", "minimum")]
-        found = [bound for bound in bounds if bound is not None]
-        return float(found[0]) if found else 0.0
+        bounds = (getattr(model, name, None) for name in ("fixed", "low", "minimum"))
+        return next((float(bound) for bound in bounds if bound is not None), 0.0)
 
     @property
     def loss_model(self) -> Loss:

@@ -341,15 +341,8 @@ class TracedLosses:
 
     def on_link(self, u: float) -> Decide:
         """Return a function that returns one outcome per call, in order from the link's first index on."""
-        count = int(u * len(self.outcomes)) if self.start is None else self.start
-
-        def lost(u: float) -> bool:
-            nonlocal count
-            outcome = self.outcomes[count % len(self.outcomes)]
-            count += 1
-            return outcome
-
-        return lost
+        numbers = itertools.count(int(u * len(self.outcomes)) if self.start is None else self.start)
+        return lambda u: self.outcomes[next(numbers) % len(self.outcomes)]
 
 
 class _IntervalLosses(Clocked):

@@ -23,7 +23,6 @@ from netsim.links.link import Link
 from netsim.links.loss import Loss
 from netsim.util import check, tables
 from netsim.util.datafiles import used
-from netsim.util.typing import Array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -479,12 +478,11 @@ def ulb_library(path: str | Path | None = None, *, link: Link | None = None, min
     table = _read(place, ("seq", "node", "src"))
     width = check.finite("minute", minute, above=0)
     count = int(table["seq"].max()) + 1
-    heard: dict[Pair, Array] = {}
+    loss_of: dict[Pair, Loss] = {}
     for ends, part in table.groupby(["src", "node"]):
         lost = np.ones(count)
         lost[part["seq"].to_numpy()] = 0.0
-        heard[_node_pair(ends)] = lost
-    loss_of = {pair: losses.varying(lost, width) for pair, lost in heard.items()}
+        loss_of[_node_pair(ends)] = losses.varying(lost, width)
     return _network("table", loss_of, loss_of, Link() if link is None else link, both=False)
 
 
@@ -520,8 +518,7 @@ def rutgers(
     place = _data_path(path, "rutgers_noise_links")
     table = _read(place, ("tx", "rx", "noise_dbm", "pdr"))
     levels = sorted(set(table["noise_dbm"].tolist()))
-    if noise not in levels:
-        raise check.refuse("noise", noise, f"one of {', '.join(map(str, levels))}")
+    check.member("noise", noise, levels, f"one of {', '.join(map(str, levels))}")
     table = table[table["noise_dbm"] == noise].rename(columns={"tx": "sender", "rx": "receiver", "pdr": "reception"})
     return from_table(table, link=link, least=least, both=both, coherence=coherence)
 

@@ -17,7 +17,7 @@ import time
 import warnings
 from collections.abc import Hashable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import closing, suppress
 from multiprocessing import connection as connections
 from typing import Any
 
@@ -84,14 +84,10 @@ class Member:
             part.stop = self._stopped
 
         try:
-            mesh = Mesh(self._rank, self._connected(addresses))
-            try:
-                with warnings.catch_warnings():
-                    # Dask's threads draw from the global random generators. netsim would blame the agents for that.
-                    warnings.filterwarnings("ignore", "random numbers were drawn", RuntimeWarning)
-                    work(self._assignment, mesh, self._put, started)
-            finally:
-                mesh.close()
+            with closing(Mesh(self._rank, self._connected(addresses))) as mesh, warnings.catch_warnings():
+                # Dask's threads draw from the global random generators. netsim would blame the agents for that.
+                warnings.filterwarnings("ignore", "random numbers were drawn", RuntimeWarning)
+                work(self._assignment, mesh, self._put, started)
         except BaseException as error:
             self._put("lost", f"could not work: {type(error).__name__}: {one_line(error)}")
 

@@ -53,7 +53,7 @@ class LocalCrew:
             for worker in range(count):
                 kept = [pipes[worker][1], *meshes[worker].values()]
                 others = [end for end in everything if end not in kept] if method == "fork" else []
-                arguments = assignment, worker, meshes[worker], pipes[worker][1], others, os.getpid()
+                arguments = assignment, worker, meshes[worker], pipes[worker][1], others
                 process = context.Process(target=_main, args=arguments, name=f"worker {worker + 1}", daemon=True)
                 self._processes.append(process)
                 process.start()
@@ -148,12 +148,7 @@ def _method() -> str:
 
 
 def _main(
-    assignment: Assignment,
-    worker: int,
-    sockets: dict[int, socket.socket],
-    pipe: Connection,
-    others: list[Any],
-    parent: int,
+    assignment: Assignment, worker: int, sockets: dict[int, socket.socket], pipe: Connection, others: list[Any]
 ) -> None:
     """Run a worker: the main function of a worker's process."""
     # A Ctrl-C also interrupts the parent, and the parent then ends this process.

@@ -20,10 +20,6 @@ _CHUNK = 1 << 20
 class Lost(NetsimError):  # noqa: N818  named after the event
     """The connection to another worker has ended."""
 
-    def __init__(self, worker: int) -> None:
-        super().__init__(f"worker {worker} has gone")
-        self.worker = worker
-
 
 class Mesh:
     """A worker's connections to all other workers; ``sockets`` maps the number of each other worker to a socket.
@@ -80,7 +76,7 @@ class Mesh:
         except BlockingIOError:
             pass
         except OSError:
-            raise Lost(worker) from None
+            raise Lost(f"worker {worker} has gone") from None
         return data
 
     def _receive(self, worker: int, received: bytearray, complete: dict[int, memoryview]) -> None:
@@ -98,7 +94,7 @@ class Mesh:
             except OSError:
                 data = b""
             if not data:
-                raise Lost(worker)
+                raise Lost(f"worker {worker} has gone")
             received += data
 
     def close(self) -> None:

@@ -465,6 +465,8 @@ class Part:
         self.costs["windows"] += 1
         self.costs["bytes"] += sum(map(len, parcels.values()))
         reports, touched = [], []
+        ends = run.ledger.senders, run.ledger.receivers
+        rounds = self._rounds.open_round, self._rounds.open_deadline
         for worker in range(mesh.count):
             if worker == rank:
                 reports.append(mine)
@@ -472,17 +474,12 @@ class Part:
             message = received[worker]
             end = 2 + int.from_bytes(message[:2], "little")
             reports.append(Report(*msgpack.unpackb(message[2:end])))
-            touched += self._unpack(bytes(message[end:]))
+            parcel = bytes(message[end:])
+            touched += unpack(parcel, self._tally, self._names, *ends, self._queues, self._watched, *rounds)
         for sent_at, receiver in sorted(touched):
             run.inboxes[self._names[receiver]].arrived(sent_at)  # type: ignore[attr-defined]
         self._kinds_seen = len(self._tally.kinds)
         return reports
-
-    def _unpack(self, parcel: bytes) -> list[tuple[float, int]]:
-        run = self.runtime
-        ends = run.ledger.senders, run.ledger.receivers
-        rounds = self._rounds.open_round, self._rounds.open_deadline
-        return unpack(parcel, self._tally, self._names, *ends, self._queues, self._watched, *rounds)
 
     def _note_kinds(self) -> None:
         """Record the current instant as the first use of each new kind of message."""

@@ -87,11 +87,7 @@ class JointRounds(RoundClock):
             self._timer.cancel()
         self._before = self.closed, self.open_round, self.open_deadline
         self._own = False
-        self.closed = max(self.closed, self._passed(math.floor))
-        self.open_round, self._opens_at = self.closed + 1, -math.inf
-        end = self.close_time(self.open_round)
-        self.open_deadline = end - self._slack(end)
-        self._timer = self.loop.call_at_simulated(end, self._close, context=self._context)
+        self._begin(max(self.closed, self._passed(math.floor)) + 1)
 
     def is_followed(self, number: int) -> bool:
         """Return True if agents of other workers want rounds, else the result of `RoundClock.is_followed`."""

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from netsim.agent import Agent, slots_of
 from netsim.errors import AgentError, one_line
 from netsim.topology import senders_to
+from netsim.util.variables import assigned
 
 __all__ = ["Placed", "StateSender", "learn"]
 
@@ -161,11 +162,8 @@ class StateSender:
 
 def learn(agents: Sequence[Agent], changes: bytes) -> None:
     """Apply the result of `StateSender.changes` to the caller's ``agents``, which are indexed by agent number."""
-    token = _AGENTS.set(agents)
-    try:
+    with assigned(_AGENTS, agents):
         found = pickle.loads(changes)
-    finally:
-        _AGENTS.reset(token)
     for number, (changed, gone) in found.items():
         for name, value in changed.items():
             object.__setattr__(agents[number], name, value)

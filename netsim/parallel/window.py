@@ -57,17 +57,10 @@ class WindowSelector(VirtualSelector):
         others = (time for time, _, each, _ in self._timers if each is not handle and not each.cancelled())
         return min(others, default=math.inf)
 
-    def wait(self, until: float) -> Ready:
-        """Advance to ``until`` (s), or as far as the `Part` allows."""
-        return self._go_to(until)
-
-    def _wait_for_onlookers(self, until: float) -> Ready:
-        return self._go_to(until)
-
     def _stand_still(self) -> Ready:
-        return super()._stand_still() if self.window is None else self._go_to(math.inf)
+        return super()._stand_still() if self.window is None else self.wait(math.inf)
 
-    def _go_to(self, until: float) -> Ready:
+    def wait(self, until: float) -> Ready:
         """Advance to ``until`` (s), or as far as the `Part` allows."""
         if self.window is not None and not self.window.allows(until):
             # The exchange may advance the clock, so first call any onlooker that is already due.
@@ -83,3 +76,5 @@ class WindowSelector(VirtualSelector):
             if not self._now < until < math.inf:
                 return []
         return [] if self._look_before(until) else super().wait(until)
+
+    _wait_for_onlookers = wait

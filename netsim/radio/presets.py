@@ -209,8 +209,7 @@ def satellite(orbit: Literal["geo", "leo"] = "geo", *, rate: float = 10e6) -> Pr
 
 
 def _milliampere(name: str, power: int, table: dict[int, float]) -> float:
-    if power not in table:
-        raise check.refuse(name, power, f"one of {', '.join(map(str, table))}")
+    check.member(name, power, table, f"one of {', '.join(map(str, table))}")
     return table[power]
 
 

@@ -319,15 +319,16 @@ class Radio:
                 raise check.refuse("duplicate", each.duplicate, "0 on a Radio, whose link layer drops second copies")
         for name in ("sensing", "interference"):
             for node in getattr(self, name) or ():
-                if node not in graph:
-                    raise check.refuse(f"{name}: node", node, "a node of the network's graph")
+                check.member(f"{name}: node", node, graph, "a node of the network's graph")
         unable = [] if self.sensing is None else [node for node in graph if node not in self.sensing]
         if unable:
             raise BadInput(f"sensing: must have all nodes of the network's graph; node {unable[0]!r} is missing")
         for node in (node for cycle in self._cycles for node in cycle.offsets):
-            if node not in graph:
-                raise check.refuse("duty_cycle: offsets: node", node, "a node of the network's graph")
-        self._check_nodes(graph)
+            check.member("duty_cycle: offsets: node", node, graph, "a node of the network's graph")
+        for name in ("access", "energy", "duty_cycle", "power_dbm", "transmit_share"):
+            each = getattr(self, name)
+            for node in each if isinstance(each, Mapping) else ():
+                check.member(f"{name}: node", node, graph, "a node of the network's graph")
         powers: Iterable[Any] = () if self.phy is None or self.powers is None else self.powers
         if isinstance(powers, Powers):
             # The loop below only checks that both names of each pair are nodes. A `Powers` may have a million pairs but
@@ -364,14 +365,6 @@ class Radio:
             if not energy.can_reach(farthest):
                 allowed = f"smaller: what a bit costs over the {farthest:g} m from node {node!r} is beyond all numbers"
                 raise check.refuse("exponent", energy.exponent, allowed)
-
-    def _check_nodes(self, graph: "nx.Graph[Any]") -> None:
-        """Raise BadInput if a setting is given for a node that the network does not have."""
-        for name in ("access", "energy", "duty_cycle", "power_dbm", "transmit_share"):
-            each = getattr(self, name)
-            extra = [node for node in each if node not in graph] if isinstance(each, Mapping) else []
-            if extra:
-                raise check.refuse(f"{name}: node", extra[0], "a node of the network's graph")
 
     @property
     def accesses(self) -> set[Access]:

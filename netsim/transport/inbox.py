@@ -189,9 +189,7 @@ class Inbox:
         """End every ``async for`` over this inbox that waits for a frame; return whether there was one."""
         if not self.iterating:
             return False
-        for future in self._blocked:
-            if not future.done():
-                future.set_result(False)
+        _resolve(self._blocked, False)
         return True
 
     # --- arrivals -----------------------------------------------------------------------------------------------------
@@ -205,11 +203,8 @@ class Inbox:
         """Process the frames that arrived before ``until`` (s): count each, and drop it or make it readable."""
         if not len(self.arrivals):
             return
-        if self._abandoned:
-            one_by_one = self.arrivals.careful or bool(self._held)
-        else:
-            one_by_one = self.arrivals.careful or self._limit < math.inf
-        if one_by_one or not self.arrivals.up:
+        is_special = bool(self._held) if self._abandoned else self._limit < math.inf
+        if is_special or self.arrivals.careful or not self.arrivals.up:
             for entry in self._due(until):
                 self._settle_one(entry)
         elif self._abandoned:
@@ -220,19 +215,13 @@ class Inbox:
             self._put_all(list(zip(times, keys, frames, strict=True)))
 
     def _due(self, until: float) -> list[Entry]:
+        """Return the frames due before ``until`` (s), except those of links on hold, which are kept in `_held`."""
         due = self.arrivals.due(until)
         if self._held:
-            due = [entry for entry in due if not self._keeps(entry)]
+            arrived, due = due, []
+            for entry in arrived:
+                self._held.get(entry[1] >> self._tally.shift, due).append(entry)
         return due if self._chooser is None or len(due) < 2 else self._chooser.arrange(due)
-
-    def _keeps(self, entry: Entry) -> bool:
-        """If the link of a due frame is on hold, keep the frame and return True; else return False."""
-        assert self._held is not None
-        waiting = self._held.get(entry[1] >> self._tally.shift)
-        if waiting is None:
-            return False
-        waiting.append(entry)
-        return True
 
     def drop_late_frames(self, until: float) -> None:
         """From now on, drop frames of the rounds up to ``until`` that arrive after their round has closed."""
@@ -327,11 +316,9 @@ class Inbox:
             if self._note_heard is not None:
                 self._note_heard((frame,))
             self._on_request(frame)
-        elif self._abandoned:
-            pass
-        elif len(self._ready) >= self._limit:
-            return INBOX_FULL
-        else:
+        elif not self._abandoned:
+            if len(self._ready) >= self._limit:
+                return INBOX_FULL
             self._put_all([(time, key, for_receiver(frame))])
         return None
 
@@ -418,9 +405,7 @@ class Inbox:
 
     def _wake(self) -> None:
         """Wake one waiting task for each frame that can be read."""
-        for future in itertools.islice(self._blocked, len(self._ready)):
-            if not future.done():
-                future.set_result(True)
+        _resolve(itertools.islice(self._blocked, len(self._ready)), True)
 
     async def _block(self) -> bool:
         """Wait until there is a frame to read (True) or no frame can arrive any more (False)."""
@@ -453,6 +438,13 @@ class Inbox:
             return future.result()
         finally:
             del self.replies[request]
+
+
+def _resolve(futures: Iterable[asyncio.Future[bool]], result: bool) -> None:
+    """Set the result of those futures that are not done, because their tasks wait for it."""
+    for future in futures:
+        if not future.done():
+            future.set_result(result)
 
 
 def withdraw(arrivals: ArrivalQueue, link: int, shift: int, now: float) -> list[Entry]:
@@ -507,14 +499,10 @@ class PartInbox:
 
     def end_iteration(self) -> None:
         """End every ``async for`` that waits for a frame, because no frame can arrive any more."""
-        for future in self._blocked:
-            if not future.done():
-                future.set_result(False)
+        _resolve(self._blocked, False)
 
     def _wake(self) -> None:
-        for future in itertools.islice(self._blocked, len(self._ready)):
-            if not future.done():
-                future.set_result(True)
+        _resolve(itertools.islice(self._blocked, len(self._ready)), True)
 
     async def _block(self) -> bool:
         """Wait until there may be a frame to read (True) or no frame can arrive any more (False)."""

@@ -5,6 +5,7 @@ each intermediate node, the router passes the message from the inbox to the outb
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from netsim.core import Frame
@@ -19,6 +20,7 @@ from netsim.wire.routed import EVERYONE, Routed
 __all__ = ["Router"]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Router:
     """Sends one agent's messages to nodes that are not neighbours, and forwards messages of other agents.
 
@@ -38,19 +40,12 @@ class Router:
         The agent's outbox, which sends each message to the next hop.
     """
 
-    __slots__ = ("_name", "_names", "_numbers", "_routes", "_shared", "outbox")
-
-    def __init__(
-        self,
-        routes: Routes,
-        shared: Shared,
-        name: Hashable,
-        names: Sequence[Hashable],
-        numbers: Mapping[Hashable, int],
-        outbox: Outbox,
-    ) -> None:
-        self._routes, self._shared, self._name = routes, shared, name
-        self._names, self._numbers, self.outbox = names, numbers, outbox
+    _routes: Routes
+    _shared: Shared
+    _name: Hashable
+    _names: Sequence[Hashable]
+    _numbers: Mapping[Hashable, int]
+    outbox: Outbox
 
     def reaches(self, to: Hashable) -> bool:
         """Return whether there is a route from this agent to the node ``to``."""

@@ -114,7 +114,7 @@ class Routes:
     def _towards(self, to: Hashable) -> dict[Hashable, Hashable]:
         """Return each node's next hop to ``to``; of equally good hops, the one that is first in the graph's order."""
         graph = self._graph.reverse(copy=False) if isinstance(self._graph, nx.DiGraph) else self._graph
-        weight = self._routing if isinstance(self._routing, str) and self._routing != "shortest" else _one
+        weight = self._routing if isinstance(self._routing, str) and self._routing != "shortest" else lambda *_: 1
         before, distances = nx.dijkstra_predecessor_and_distance(graph, to, weight=weight)
         # ``distances`` lists the nodes in the order in which Dijkstra's algorithm settled them. Require that a next hop
         # was settled before its node: otherwise weights that are zero, or vanish in rounding, could create a cycle.
@@ -126,10 +126,6 @@ class Routes:
             if earlier:
                 found[node] = min(earlier, key=order.__getitem__)
         return found
-
-
-def _one(*_: Any) -> int:
-    return 1
 
 
 def _check_weights(graph: "nx.Graph[Any]", name: str) -> None:

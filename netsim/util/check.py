@@ -14,7 +14,7 @@ import os
 import reprlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -67,6 +67,12 @@ def instance(name: str, value: object, kind: Any, allowed: str, *, optional: boo
     ``optional`` also allows None.
     """
     if not isinstance(value, kind) and not (optional and value is None):
+        raise refuse(name, value, allowed)
+
+
+def member(name: str, value: object, of: Container[Any], allowed: str) -> None:
+    """Raise BadInput unless ``value`` is in ``of``; the message calls its members ``allowed``."""
+    if value not in of:
         raise refuse(name, value, allowed)
 
 
@@ -246,6 +252,13 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     raise refuse(name, value, f"one of {', '.join(names)}{hint}")
 
 
+def each_one_of(name: str, values: Iterable[Any], allowed: Iterable[str]) -> None:
+    """Raise BadInput for the first of ``values`` that is not in ``allowed``, as `one_of` does."""
+    names = list(allowed)
+    for value in values:
+        one_of(name, value, names)
+
+
 def mapping(name: str, value: Any) -> dict[Any, Any]:
     """Return ``value`` as a dict; raises BadInput if it is not a mapping."""
     if not isinstance(value, Mapping):
@@ -287,6 +300,14 @@ def finite_array(name: str, value: Any) -> NDArray[np.float64]:
         where = f"[{', '.join(str(int(i)) for i in bad[0])}]" if array.ndim else ""
         raise BadInput(f"{name}{where} = {array[tuple(bad[0])]}: must be finite ({len(bad)} such values)")
     return array
+
+
+def position(name: str, value: Any) -> tuple[float, ...]:
+    """Return ``value``, two or three finite numbers of metres, as a tuple of floats."""
+    array = finite_array(name, value)
+    if array.shape not in ((2,), (3,)):
+        raise refuse(name, value, "(x, y) or (x, y, z) in metres")
+    return tuple(array.tolist())
 
 
 def vector(name: str, value: Any, *, flags: bool = False, scalar: bool = False) -> NDArray[np.float64]:

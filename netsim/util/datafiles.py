@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 
+from netsim.util.variables import assigned
+
 FOLDER = "NETSIM_DATA"
 """The environment variable that names the folder of data sets."""
 CACHE = "NETSIM_CACHE"
@@ -60,11 +62,8 @@ def recording() -> Iterator[dict[str, str]]:
     the name is ``$NETSIM_DATA/…`` or ``$NETSIM_CACHE/…`` instead, because these folders may move.
     """
     found: dict[str, str] = {}
-    token = _recorded.set(found)
-    try:
+    with assigned(_recorded, found):
         yield found
-    finally:
-        _recorded.reset(token)
 
 
 def record(files: Mapping[str, str]) -> None:

@@ -27,7 +27,7 @@ from netsim.util.files import text_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["frame", "line_of", "name", "number", "rows"]
+__all__ = ["frame", "line_of", "name", "named", "number", "rows"]
 
 # An integer as Python prints it. 07 does not match, so it stays text, and is the name of another node than 7.
 _WHOLE = re.compile("0|-?[1-9][0-9]*")
@@ -160,6 +160,11 @@ def name(where: str, row: Mapping[str, str], column: str) -> Hashable:
     text = row[column]
     if not text:
         raise BadInput(f"{where}: must have a {column}; it is empty")
+    return named(text)
+
+
+def named(text: str) -> Hashable:
+    """Return the node's name that a text stands for: an int if it is a whole number, else the text."""
     # By default, Python refuses to convert texts with more digits to integers.
     return int(text) if len(text) <= _MOST_DIGITS and _WHOLE.fullmatch(text) else text
 

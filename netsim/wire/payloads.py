@@ -6,6 +6,7 @@ array, and an OrderedDict becomes a dict. An object of a registered class, or an
 payload: the name of its class and the packed content.
 """
 
+import operator
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
@@ -160,18 +161,14 @@ def _encodable(value: Any, depth_left: int) -> Any:
         if _UNCHANGED.issuperset(map(type, value)):
             return value
         parts = [_encodable(part, depth_left - 1) for part in value]
-        return value if all(map(_same, parts, value)) else kind(parts)
+        return value if all(map(operator.is_, parts, value)) else kind(parts)
     if kind is dict or kind is OrderedDict:
         found = {key: _encodable(part, depth_left - 1) for key, part in value.items()}
-        return value if kind is dict and all(map(_same, found.values(), value.values())) else found
+        return value if kind is dict and all(map(operator.is_, found.values(), value.values())) else found
     known = _packing.get(kind)
     if known is not None:
         return _packed(value, known, depth_left)
     return _array(value) if _is_array(value) else value
-
-
-def _same(a: object, b: object) -> bool:
-    return a is b
 
 
 def _packed(value: Any, known: _Kind, depth_left: int) -> Any:
