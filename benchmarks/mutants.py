@@ -98,9 +98,9 @@ def tests_of(file: str) -> list[str]:
     besides = {f"test_{each}" for prefix, names in BESIDES.items() if file.startswith(prefix) for each in names}
     if not module.startswith("netsim"):
         module = f"netsim.{module}"
-    # Modules at the root of a package belong to no room.
-    room = ROOT / "tests" / Path(file).parent if file.count("/") > 1 else ROOT / "none"
-    found = {str(test.relative_to(ROOT)) for test in room.glob("test_*.py")}
+    # Modules at the root of a package belong to no room. The tests of agents/protocols are in tests/agents.
+    room = next(folder for folder in (ROOT / "tests" / file).parents if folder.is_dir())
+    found = {str(test.relative_to(ROOT)) for test in room.glob("test_*.py") if file.count("/") > 1}
     tests = sorted((ROOT / "tests").rglob("test_*.py"))
     for test in tests:
         if test.stem in besides or f"{module} import" in test.read_text() or name in uses(test):
