@@ -89,32 +89,38 @@ class Moving:
         result: Array = (self.curvatures * self.at(t)).sum(axis=0) / self.curvatures.sum(axis=0)
         return result
 
-    def ddkl(self, graph: Any, rho: float, rounds: int) -> Array:
-        """Return the models Θ_t of DDKL's recursion (dissertation, eqs. 4.11 and 4.12), shape (rounds, N, 2)."""
-        adjacent = topology.adjacency(graph)
+    def ddkl(self, graph: Any, rho: float, rounds: int, copies: float = 0.0) -> Array:
+        """Return the models Θ_t of DDKL's recursion (dissertation, eqs. 4.11 and 4.12), shape (rounds, N, 2).
+
+        Agents exchange copies of the models, whose errors E_t have random directions and the norm ``copies``.
+        """
+        adjacent, rng = topology.adjacency(graph), np.random.default_rng(1)
         degrees = adjacent.sum(axis=1)[:, None]
-        theta, dual, found = np.zeros_like(self.centres), np.zeros_like(self.centres), []
+        copy, dual, found = np.zeros_like(self.centres), np.zeros_like(self.centres), []
         for t in range(rounds):
-            right = self.curvatures * self.at(t) - dual + rho * (degrees * theta + adjacent @ theta)
+            right = self.curvatures * self.at(t) - dual + rho * (degrees * copy + adjacent @ copy)
             theta = right / (self.curvatures + 2 * rho * degrees)
-            dual = dual + rho * (degrees * theta - adjacent @ theta)
+            errors = rng.normal(size=theta.shape)
+            copy = theta + copies * errors / np.linalg.norm(errors)
+            dual = dual + rho * (degrees * copy - adjacent @ copy)
             found.append(theta)
         return np.array(found)
 
 
 @pytest.mark.parametrize(("graph", "seed"), CASES)
 @pytest.mark.parametrize("rho", [0.1, 1.0])
-def test_tracking_is_within_lemma_6(graph: str, seed: int, rho: float) -> None:
+@pytest.mark.parametrize("copies", [0.0, 1.0])
+def test_tracking_is_within_lemma_6(graph: str, seed: int, rho: float, copies: float) -> None:
     of = Ridge(graph, seed).graph
     moving = Moving(len(of), seed, drift=0.1)
     best = np.array([moving.best(t) for t in range(300)])
-    error = np.linalg.norm(moving.ddkl(of, rho, 300) - best[:, None], axis=(1, 2))
+    error = np.linalg.norm(moving.ddkl(of, rho, 300, copies) - best[:, None], axis=(1, 2))
     slopes = np.array([moving.curvatures * (best[t] - moving.at(t)) for t in range(300)])
     model_drift = np.sqrt(len(of)) * np.linalg.norm(np.diff(best, axis=0), axis=1).max()
     gradient_drift = np.linalg.norm(np.diff(slopes, axis=0), axis=(1, 2)).max()
     curvature = Curvature(float(moving.curvatures.min()), float(moving.curvatures.max()))
     constants = Constants.best(curvature, Graph.of(of), rho)
-    bound = constants.tracking(Graph.of(of), rho, model_drift, gradient_drift, copies=0.0)
+    bound = constants.tracking(Graph.of(of), rho, model_drift, gradient_drift, copies)
     assert error[150:].max() <= bound
     assert bound <= 2 * LOOSEST_TRACKING * error[150:].max()
 
