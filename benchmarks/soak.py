@@ -18,6 +18,8 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import networkx as nx
@@ -160,22 +162,22 @@ class Tally:
     def __init__(self) -> None:
         self.found: dict[str, dict[str, int]] = {}
         self.runs: list[tuple[int, int, int]] = []
-        self.errors: list[BaseException] = []
 
-    def add(self, result: tuple[str, int, list[str]]) -> None:
+    def add(self, job: Future[tuple[str, int, list[str]]]) -> None:
         """Count one job of a fuzzer."""
-        part, count, failures = result
-        row = self.found.setdefault(part, {"count": 0, "failures": 0})
-        row["count"] += count
-        row["failures"] += len(failures)
-        for line in failures:
-            print(f"FAILED {line}", file=sys.stderr, flush=True)
-        self.show()
+        if job.exception() is None:
+            part, count, failures = job.result()
+            row = self.found.setdefault(part, {"count": 0, "failures": 0})
+            row["count"] += count
+            row["failures"] += len(failures)
+            for line in failures:
+                print(f"FAILED {line}", file=sys.stderr, flush=True)
+            self.show()
 
-    def add_run(self, result: tuple[int, int, int]) -> None:
+    def add_run(self, run: Future[tuple[int, int, int]]) -> None:
         """Count one run of deliveries."""
-        if result[0]:
-            self.runs.append(result)
+        if run.exception() is None and run.result()[0]:
+            self.runs.append(run.result())
         self.show()
 
     def show(self) -> None:
@@ -191,18 +193,24 @@ def soak(counts: dict[str, int], deliveries: int, seed: int, seconds: float) -> 
     deadline, tally = time.monotonic() + seconds, Tally()
     context = multiprocessing.get_context("spawn")
     # A third process runs the deliveries, so that its memory is only theirs.
-    with context.Pool(2) as pool, context.Pool(1) as deliverer:
-        for number in range(-(-deliveries // (AGENTS * DEGREE * ROUNDS * 95 // 100))):
-            deliverer.apply_async(deliver, (seed + number, deadline), {}, tally.add_run, tally.errors.append)
+    with ProcessPoolExecutor(2, context) as pool, ProcessPoolExecutor(1, context) as deliverer:
+        runs = range(-(-deliveries // (AGENTS * DEGREE * ROUNDS * 95 // 100)))
+        delivered = [deliverer.submit(deliver, seed + number, deadline) for number in runs]
+        for run in delivered:
+            run.add_done_callback(tally.add_run)
         lists = [tasks_of(part, seed, count) for part, count in counts.items()]
-        for task in itertools.chain.from_iterable(itertools.zip_longest(*lists)):
-            if task is not None:
-                pool.apply_async(check_many, (task, deadline), {}, tally.add, tally.errors.append)
-        for workers in (pool, deliverer):
-            workers.close()
-            workers.join()
-    for error in tally.errors:
-        raise error
+        tasks = [task for task in itertools.chain.from_iterable(itertools.zip_longest(*lists)) if task is not None]
+        jobs = [pool.submit(check_many, task, deadline) for task in tasks]
+        for job in jobs:
+            job.add_done_callback(tally.add)
+    lost = [task for task, job in zip(tasks, jobs, strict=True) if isinstance(job.exception(), BrokenProcessPool)]
+    if lost:
+        begun = ", ".join(f"{part} {seed} {first} to {first + count - 1}" for part, seed, first, count in lost[:2])
+        raise SystemExit(f"an input ended its process; it is one of --repeat {begun}")
+    for job in jobs:
+        job.result()
+    for run in delivered:
+        run.result()
     return tally.found | ({"deliveries": memory(tally.runs)} if deliveries else {})
 
 

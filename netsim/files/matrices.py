@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 import warnings
 import zipfile
 from collections.abc import Sequence
@@ -11,31 +12,40 @@ import networkx as nx
 import numpy as np
 
 from netsim.errors import BadInput
-from netsim.files.parsed_graph import Graph, ParsedGraph, check_fits, unequal_weights
+from netsim.files.parsed_graph import Graph, ParsedGraph, check_fits, refuse, unequal_weights
 
 __all__ = ["of_matrix", "of_matrix_market", "of_npy", "of_npz"]
 
 # Limit of the uncompressed size of the arrays in a file, in bytes.
 _MOST_BYTES = 2**28
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def of_matrix_market(where: str, text: str) -> ParsedGraph:
     """Return the graph of a matrix in the exchange format of the Matrix Market (math.nist.gov/MatrixMarket)."""
     from scipy.io import mmread
 
-    rows, columns = next(line.split()[:2] for line in text.split("\n") if line.strip() and not line.startswith("%"))
-    _check_shape(where, (int(rows), int(columns)))
-    kind = text.split("\n", 1)[0].lower().split()
-    if "array" in kind and "symmetric" in kind:
-        # Count the numbers, because scipy would silently replace missing numbers by zeros.
-        given = sum(len(line.split()) for line in text.split("\n") if line.strip() and not line.startswith("%")) - 2
-        if given != (needed := int(rows) * (int(rows) + 1) // 2):
-            raise BadInput(f"{where}: must have {needed} numbers for {rows} rows of a symmetric matrix; it has {given}")
+    header, *lines = text.split("\n")
+    kept = [(line, words.split()) for line, words in enumerate(lines, 2) if words.strip() and not words.startswith("%")]
+    for line, words in kept:
+        if not all(map(_NUMBER.fullmatch, words)):
+            raise refuse(where, "numbers", line)
+    sizes, given = [int(word) for word in kept[0][1]], kept[1:]
+    _check_shape(where, sizes[:2])
+    kind = header.lower().split()
+    if "coordinate" in kind and len(sizes) == 3 and len(given) != sizes[2]:
+        raise BadInput(f"{where}: must have {sizes[2]:,} entries; it has {len(given):,}")
+    # Count the numbers, because scipy would silently replace missing numbers by zeros.
+    count, needed = sum(len(words) for _, words in given), sizes[0] * (sizes[0] + 1) // 2
+    if "array" in kind and "symmetric" in kind and count != needed:
+        raise BadInput(f"{where}: must have {needed} numbers for {sizes[0]} rows of a symmetric matrix; it has {count}")
+    # scipy's reader is compiled: text that is no number, or a blank at the end, would end Python.
+    plain = "\n".join([" ".join(header.split()), *(" ".join(words) for _, words in kept), ""])
     with warnings.catch_warnings():
         # Newer versions of scipy warn that the class of the result will change, which does not matter for reading its
         # entries.
         warnings.simplefilter("ignore")
-        return _of_sparse(where, mmread(io.BytesIO(text.encode())))
+        return _of_sparse(where, mmread(io.BytesIO(plain.encode())))
 
 
 def of_npy(where: str, data: bytes) -> ParsedGraph:

@@ -230,6 +230,10 @@ LOG = """2026-03-01 12:00:01 gw-1 node7 -80
             "%%MatrixMarket matrix array real symmetric\n3 3\n0\n1\n1\n0\n1\n",
             ": must have 6 numbers for 3 rows of a symmetric matrix; it has 5",
         ),
+        # scipy's compiled reader ended Python at such texts.
+        ("%%MatrixMarket matrix array real general\n2 2\n0\n1\n1\n0-", ", line 6: must be numbers"),
+        ("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 5x\n2 3 1\n", ", line 3: must be numbers"),
+        ("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n1 2\n", ": must have 2 entries; it has 1"),
         ("0 5\n5 0\n", ": must be more than two lines of two numbers: a matrix or a list of edges"),
         ("0 0 0\n0 0 0\n0 0 0\n", ": must have an edge; it has 3 nodes without any"),
         ("graph { a -- b }\n", "it is in Graphviz's language"),
@@ -257,6 +261,12 @@ def test_arrays_that_are_no_graph(tmp_path: Path) -> None:
     assert "allow_pickle=False" in refused(path.with_suffix(".npy"))
     path.write_bytes(path.read_bytes()[:-30])
     assert "must be" in refused(path)
+
+
+def test_a_matrix_may_end_with_a_blank(tmp_path: Path) -> None:
+    for end in ("", " ", "\t", "\r\n", "\n\n"):
+        market = f"%%MatrixMarket matrix coordinate pattern symmetric\n% a path\n3 3 2\n2 1\n3 2{end}"
+        assert sorted(topology.read(written(tmp_path, "g.mtx", market)).edges) == [(0, 1), (1, 2)]
 
 
 def test_sizes_that_no_machine_has_are_refused_at_once(tmp_path: Path) -> None:
