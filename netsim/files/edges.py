@@ -258,8 +258,9 @@ def of_adjacency(where: str, text: str) -> ParsedGraph:
         if "{" in content or "," in content:
             raise refuse(where, "a node and its neighbours, with blanks between them", line)
         graph.add_node(node)
-        graph.add_edges_from((node, other) for other in neighbors)
-        edges += [(node, other) for other in neighbors]
+        own = [(node, other) for other in neighbors]
+        graph.add_edges_from(own)
+        edges += own
     return ParsedGraph("an adjacency list", nx.Graph(graph), parallel_edges(edges))
 
 

@@ -18,6 +18,7 @@ __all__ = ["of_matrix", "of_matrix_market", "of_npy", "of_npz"]
 
 # Limit of the uncompressed size of the arrays in a file, in bytes.
 _MOST_BYTES = 2**28
+# A number as the Matrix Market writes it, in ASCII.
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
@@ -30,6 +31,8 @@ def of_matrix_market(where: str, text: str) -> ParsedGraph:
     for line, words in kept:
         if not all(map(_NUMBER.fullmatch, words)):
             raise refuse(where, "numbers", line)
+    if not kept:
+        raise refuse(where, "a matrix: a line of its sizes, and its entries; it has neither")
     sizes, given = [int(word) for word in kept[0][1]], kept[1:]
     _check_shape(where, sizes[:2])
     kind = header.lower().split()

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from netsim import BadInput
 from netsim.agents.measures.regret import DynamicRegret, StaticRegret
 from netsim.util.typing import Array
 
@@ -119,3 +120,11 @@ def test_memory_is_that_of_the_moments() -> None:
     held = [sum(np.size(value) for value in vars(regret).values()) for regret in regrets]
     assert held[0] < 20 * 20 + 20 + 10
     assert held[1] < 10
+
+
+@pytest.mark.parametrize("kind", [StaticRegret, DynamicRegret])
+def test_bad_parameters_are_refused(kind: type[StaticRegret | DynamicRegret]) -> None:
+    with pytest.raises(BadInput, match=r"^size = 0: must be a whole number >= 1$"):
+        kind(0, 0.1)
+    with pytest.raises(BadInput, match=r"^regularizer = -1.0: must be a number >= 0$"):
+        kind(3, -1.0)

@@ -234,6 +234,7 @@ LOG = """2026-03-01 12:00:01 gw-1 node7 -80
         ("%%MatrixMarket matrix array real general\n2 2\n0\n1\n1\n0-", ", line 6: must be numbers"),
         ("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 5x\n2 3 1\n", ", line 3: must be numbers"),
         ("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n1 2\n", ": must have 2 entries; it has 1"),
+        ("%%MatrixMarket matrix array real general\n% empty\n", ": must be a matrix: a line of its sizes, and its"),
         ("0 5\n5 0\n", ": must be more than two lines of two numbers: a matrix or a list of edges"),
         ("0 0 0\n0 0 0\n0 0 0\n", ": must have an edge; it has 3 nodes without any"),
         ("graph { a -- b }\n", "it is in Graphviz's language"),

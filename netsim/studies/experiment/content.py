@@ -33,6 +33,7 @@ import numpy as np
 from netsim.errors import BadInput, one_line
 from netsim.studies.experiment.paths import brief
 from netsim.util.datafiles import recording, used
+from netsim.util.variables import assigned
 from netsim.wire.coded import Coder
 
 _PLAIN = (bool, int, str, bytes, complex, type(None))
@@ -358,12 +359,10 @@ def recorded(reader: str) -> Iterator[None]:
     """
     _listen()
     found = _known.setdefault(reader, {})
-    token = _opened.set(found)
     try:
-        with recording() as named:
+        with assigned(_opened, found), recording() as named:
             yield
     finally:
-        _opened.reset(token)
         found |= named
 
 
@@ -390,10 +389,6 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
     if path.suffix in _CODE or not path.is_file() or is_library(path):
         return
     # Compute the digest now, before the file changes. This opens the file again, so recording is off meanwhile.
-    token = _opened.set(None)
-    try:
-        with recording() as now:
-            used(path, by_name=True)
-        found |= now
-    finally:
-        _opened.reset(token)
+    with assigned(_opened, None), recording() as now:
+        used(path, by_name=True)
+    found |= now
