@@ -2,8 +2,8 @@
 
 The tests run the same fuzzers for seconds; this runs them for hours, on two cores. A failure is reported in one line,
 with the command to repeat it: ``python -m benchmarks.soak --repeat networks 1 52`` runs that one input again. An input
-that takes minutes counts as a failure. Deliveries are made by successive plain runs in a separate process, whose peak
-memory must not grow with their number.
+that takes minutes counts as a failure; one that ends its process ends the soak, which names the job. Deliveries are
+made by successive plain runs in a separate process, whose peak memory must not grow with their number.
 """
 
 import gc
